@@ -26,9 +26,8 @@ import torch
 from sparsona.chance import Chance
 from sparsona.data.dataset import Dataset
 from sparsona.message import Vector
-from sparsona.methods.pfedgate.blocks import Cut
+from sparsona.methods.pfedgate.blocks import Budget, Cut
 from sparsona.methods.pfedgate.gate import Design, Gated, Gating, block_scales, ready
-from sparsona.methods.pfedgate.knapsack import Budget
 from sparsona.models import MODELS
 from sparsona.training.chain import chain_of
 from sparsona.training.config import TrainConfig

@@ -14,7 +14,18 @@ from torch import nn
 from sparsona.errors import WireError
 from sparsona.layout import Layout
 from sparsona.message import Positions
-from sparsona.ops.masks import annealed, flipped, majority, masked_mean, pack, random_mask, regrown, scatter, unpack
+from sparsona.ops.masks import (
+    annealed,
+    flipped,
+    gather,
+    majority,
+    masked_mean,
+    pack,
+    random_mask,
+    regrown,
+    scatter,
+    unpack,
+)
 from sparsona.ops.mean import weighted_mean
 
 
@@ -130,3 +141,4 @@ def test_the_majority_has_as_many_entries_in_each_tensor() -> None:
 def test_scatter_puts_values_where_the_mask_is() -> None:
     mask = np.array([False, True, True])
     assert scatter(mask, np.array([3, 4], np.float32)).tolist() == [0, 3, 4]
+    assert gather(mask, scatter(mask, np.array([3, 4], np.float32))).tolist() == [3, 4]

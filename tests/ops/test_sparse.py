@@ -14,7 +14,18 @@ from sparsona.layout import Layout
 from sparsona.message import Sparse
 from sparsona.models.two_convs import convnet2
 from sparsona.ops.pairwise import cosine
-from sparsona.ops.sparse import Packed, add, kept, levels, powers_of_two, rounded, top_supports, topk_support, without
+from sparsona.ops.sparse import (
+    Packed,
+    add,
+    kept,
+    levels,
+    powers_of_two,
+    rounded,
+    top_supports,
+    topk_support,
+    with_added,
+    without,
+)
 
 VECTORS = arrays(
     np.float32, st.integers(1, 60), elements=st.sampled_from([0.0, -0.0, 1.0, -1.0, 2.0, -2.5, 3.0, 1e-30])
@@ -109,6 +120,7 @@ def test_cosine() -> None:
 def test_what_is_not_sent_stays() -> None:
     vector = np.array([1, -2, 3], np.float32)
     assert without(vector, Sparse(3, np.array([1]), np.array([-2], np.float32))).tolist() == [1, 0, 3]
+    assert with_added(vector, Sparse(3, np.array([1]), np.array([-2], np.float32))).tolist() == [1, -4, 3]
     assert vector.tolist() == [1, -2, 3], "the vector itself is not touched"
 
 

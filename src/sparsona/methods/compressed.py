@@ -143,11 +143,7 @@ class QSGD(GlobalModel[None]):
 
 
 def buckets(sizes: Sequence[int], bucket: int) -> Iterator[slice]:
-    """Yield the entries that share a norm: at most `bucket` of one tensor (0: all).
-
-    >>> [(b.start, b.stop) for b in buckets((5, 2), 3)]
-    [(0, 3), (3, 5), (5, 7)]
-    """
+    """Yield the entries that share a norm: at most `bucket` of one tensor (0: all)."""
     start = 0
     for size in sizes:
         for first in range(start, start + size, bucket or max(size, 1)):
@@ -158,11 +154,7 @@ def buckets(sizes: Sequence[int], bucket: int) -> Iterator[slice]:
 def quantise(
     vector: Vector, sizes: Sequence[int], levels: int, bucket: int, rng: np.random.Generator
 ) -> tuple[Vector, npt.NDArray[np.int16]]:
-    """Round a vector to `levels` steps of each bucket's Euclidean norm, at random without bias; return norms and steps.
-
-    >>> quantise(np.array([3, 4], np.float32), (2,), 5, 0, np.random.default_rng(0))
-    (array([5.], dtype=float32), array([3, 4], dtype=int16))
-    """
+    """Round a vector at random, without bias, to `levels` steps of each bucket's norm; return norms and steps."""
     norms, steps = [], np.zeros(len(vector), np.int16)
     for here in buckets(sizes, bucket):
         part = vector[here].astype(np.float64)
@@ -176,11 +168,7 @@ def quantise(
 
 
 def restored(norms: Vector, steps: npt.NDArray[Any], sizes: Sequence[int], levels: int, bucket: int) -> Vector:
-    """Return the vector whose entries are norm * step / levels.
-
-    >>> restored(np.array([5], np.float32), np.array([3, -4], np.int16), (2,), 5, 0)
-    array([ 3., -4.], dtype=float32)
-    """
+    """Return the vector whose entries are norm * step / levels."""
     spans = list(buckets(sizes, bucket))
     if steps.dtype != np.int16 or len(spans) != len(norms) or len(steps) != sum(sizes):
         raise WireError(f"{len(norms)} norms and {len(steps)} {steps.dtype} steps do not fit {sum(sizes)} of int16")

@@ -74,11 +74,7 @@ class FedAsync(Method[ServerState, None]):
         return ServerState(x, version)
 
     def share(self, late: int) -> float:
-        """alpha s(D).
-
-        >>> [round(FedAsync(staleness=s).share(8), 4) for s in ("constant", "polynomial", "hinge")]
-        [0.6, 0.2, 0.0146]
-        """
+        """alpha s(D)."""
         a, late = DEFAULT_A[self.staleness] if self.a is None else self.a, max(late, 0)
         if self.staleness == "hinge":
             return self.alpha / (a * (late - self.b) + 1) if late > self.b else self.alpha

@@ -116,12 +116,7 @@ class FedMask(Method[ServerState, ClientState]):
 
 
 def agreed(masks: Iterable[Mask], own: Mask | None) -> Mask:
-    """Return the majority where two or more masks have a weight, else the own bit; for a new client the majority.
-
-    >>> a, b, c = (np.array(m, bool) for m in ([1, 1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1]))
-    >>> agreed([a, b, c], own=c)
-    array([ True, False, False,  True])
-    """
+    """Return the majority where two or more masks have a weight, else the own bit; for a new client the majority."""
     votes, count = np.zeros(0, np.int64), 0
     for mask in masks:
         votes = mask.astype(np.int64) if not count else votes + mask

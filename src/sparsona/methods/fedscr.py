@@ -154,12 +154,7 @@ def share(rows: Sums, columns: Sums, sparsity: float) -> tuple[Mask, Mask]:
 
 
 def sent_entries(kept: Mask, layout: Layout) -> Mask:
-    """Return the mask of the sent entries, given the kept structures.
-
-    >>> from torch import nn
-    >>> sent_entries(np.array([True, False, True, False]), Layout.of(nn.Linear(2, 2)))
-    array([ True, False, False, False,  True,  True])
-    """
+    """Return the mask of the sent entries, given the kept structures."""
     count = sum(sum(tensor.shape[:2]) for tensor in tables(layout))
     if len(kept) != count:
         raise WireError(f"a reply speaks of {len(kept)} structures, the model has {count}")

@@ -100,12 +100,7 @@ class FedSTC(Method[ServerState, ClientState]):
 
 
 def ternarise(vector: Vector, layout: Layout, sparsity: float) -> Ternary:
-    """Keep each parameter tensor's largest entries as signs times their mean magnitude.
-
-    >>> from torch import nn
-    >>> ternarise(np.array([1, -9, 2, 7, 0.5], np.float32), Layout.of(nn.Linear(4, 1)), 0.5).dense()
-    array([ 0. , -8. ,  0. ,  8. ,  0.5], dtype=float32)
-    """
+    """Keep each parameter tensor's largest entries as signs times their mean magnitude."""
     indices = top_supports(vector, (t.slice for t in layout.tensors), sparsity)
     tensor = np.searchsorted(np.cumsum(layout.lengths), indices, side="right")
     totals = np.bincount(tensor, np.abs(vector[indices]).astype(np.float64), len(layout.lengths))

@@ -17,11 +17,7 @@ Bits: TypeAlias = npt.NDArray[np.uint8]
 
 
 def pack(mask: Mask) -> Bits:
-    """Return the mask as bits, eight per byte.
-
-    >>> pack(np.array([True, False, True])), unpack(pack(np.array([True, False, True])), 3)
-    (array([5], dtype=uint8), array([ True, False,  True]))
-    """
+    """Return the mask as bits, eight per byte."""
     return np.packbits(mask, bitorder="little")
 
 
@@ -31,11 +27,7 @@ def unpack(bits: Bits, size: int) -> Mask:
 
 
 def scatter(mask: Mask, values: Vector) -> Vector:
-    """Return the vector with `values` at active entries of `mask`, and zeros elsewhere.
-
-    >>> scatter(np.array([True, False, True]), np.array([5, 7], np.float32))
-    array([5., 0., 7.], dtype=float32)
-    """
+    """Return the vector with `values` at active entries of `mask`, and zeros elsewhere."""
     if len(values) != np.count_nonzero(mask):
         raise WireError(f"{len(values)} values do not fit a mask of {np.count_nonzero(mask)} active entries")
     return _scattered(mask, np.append(values, np.float32(0)))
@@ -53,11 +45,7 @@ def _scattered(mask: Mask, values: Vector) -> Vector:
 
 
 def gather(mask: Mask, vector: Vector) -> Vector:
-    """Return the entries of `vector` where `mask` is active.
-
-    >>> gather(np.array([True, False, True]), np.array([5, 6, 7], np.float32))
-    array([5., 7.], dtype=float32)
-    """
+    """Return the entries of `vector` where `mask` is active."""
     return _gathered(mask, vector, int(np.count_nonzero(mask)))
 
 
@@ -71,11 +59,7 @@ def _gathered(mask: Mask, vector: Vector, count: int) -> Vector:
 
 
 def flipped(mask: Mask, change: Positions) -> Mask:
-    """Return the mask after a change that a peer has sent.
-
-    >>> flipped(np.array([True, False, True]), Positions(3, np.array([0, 1])))
-    array([False,  True,  True])
-    """
+    """Return the mask after a change that a peer has sent."""
     if change.size != len(mask):
         raise WireError(f"a change of {change.size} positions does not fit a mask of {len(mask)}")
     out = mask.copy()
@@ -93,11 +77,7 @@ def random_mask(layout: Layout, counts: Sequence[int], rng: Callable[[int], np.r
 
 
 def annealed(rate: float, round: int, rounds: int) -> float:
-    """Return `rate` after cosine annealing from round 0 to exactly 0 in the last round.
-
-    >>> annealed(0.5, 0, 11), annealed(0.5, 5, 11), annealed(0.5, 10, 11), annealed(0.5, 0, 1)
-    (0.5, 0.25, 0.0, 0.0)
-    """
+    """Return `rate` after cosine annealing from round 0 to exactly 0 in the last round."""
     progress = min(round / (rounds - 1), 1.0) if rounds > 1 else 1.0
     return 0.5 * rate * (1 + cos(pi * progress))
 
@@ -148,13 +128,6 @@ def masked_mean(weights: Vector, replies: Iterable[tuple[Mask, Vector]], everyon
     With `everyone` each client counts at every position, with an unchanged weight where it is not active:
     w - 1/S * sum of U_k, U_k being the update that client k has subtracted. Otherwise only active clients count. A
     weight that is active nowhere keeps its bits, and masks of ones give the bits of the plain mean.
-
-    >>> ones, some = np.array([True, True, True]), np.array([True, False, False])
-    >>> replies = [(ones, np.array([2, 2, 2], np.float32)), (some, np.array([4], np.float32))]
-    >>> masked_mean(np.array([8, 8, 8], np.float32), replies)
-    array([3., 5., 5.], dtype=float32)
-    >>> masked_mean(np.array([8, 8, 8], np.float32), replies, everyone=False)
-    array([3., 2., 2.], dtype=float32)
     """
     total, holders, count = np.zeros(len(weights)), np.zeros(len(weights), np.int32), 0
     for mask, values in replies:

@@ -47,11 +47,7 @@ NOTHING = Sparse(0, np.zeros(0, np.int64), np.zeros(0, np.float32))
 
 
 def weighted_mean(pairs: Iterable[tuple[float, Vector]]) -> Vector:
-    """Return the weighted mean of vectors, in one pass, with one vector in memory, summed in float64.
-
-    >>> weighted_mean([(1, np.array([4, 0], np.float32)), (3, np.array([8, 0], np.float32))])
-    array([7., 0.], dtype=float32)
-    """
+    """Return the weighted mean of vectors, in one pass, with one vector in memory, summed in float64."""
     total, weight = None, 0.0
     for w, vector in pairs:
         if total is None:
@@ -142,12 +138,7 @@ def merged(rule: MergeRule, pairs: Iterable[tuple[float, Vector]], start: Vector
 def elementwise_merged(
     rule: MergeRule, size: int, replies: Iterable[tuple[float, Sparse]], absent: bool = False
 ) -> Vector:
-    """Merge sparse updates: at each position, over the clients that sent it (see :func:`elementwise_mean`).
-
-    >>> sparse = [(1, Sparse(2, np.array([0, 1]), np.array(v, np.float32))) for v in ([1, 2], [3, 2], [900, -9])]
-    >>> elementwise_merged("median", 2, sparse)
-    array([3., 2.], dtype=float32)
-    """
+    """Merge sparse updates: at each position, over the clients that sent it (see :func:`elementwise_mean`)."""
     if rule == "mean":
         return elementwise_mean(size, replies, absent)
     several = list(replies)
@@ -193,9 +184,6 @@ def median(vectors: Matrix) -> Vector:
 
 def trimmed_mean(vectors: Matrix, share: float) -> Vector:
     """Return the mean per coordinate without the `share` of largest and of smallest values.
-
-    >>> trimmed_mean(np.array([[0], [1], [2], [3], [1000]], np.float32), 0.2)
-    array([2.], dtype=float32)
 
     At least one value of each coordinate is left.
     """

@@ -34,11 +34,7 @@ class Vectors(Protocol):
 
 @dataclass(frozen=True)
 class LazyVectors:
-    """Vectors that are made again at each access.
-
-    >>> LazyVectors(3, lambda i: np.full(2, i, np.float32))[1]
-    array([1., 1.], dtype=float32)
-    """
+    """Vectors that are made again at each access."""
 
     count: int
     make: Callable[[int], Vector]
@@ -157,25 +153,14 @@ def _normalised(gram: Matrix) -> Matrix:
 
 
 def mixed_cosines(vectors: Vectors, stages: Mapping[str, Sequence[tuple[float, slice]]]) -> dict[str, Matrix]:
-    """Return per stage the weighted mean of its tensors' cosines.
-
-    >>> pair = [np.array([1, 0, 5], np.float32), np.array([1, 0, -5], np.float32)]
-    >>> mixed_cosines(pair, {"all": [(0.75, slice(0, 2)), (0.25, slice(2, 3))]})["all"][0, 1]
-    np.float64(0.5)
-    """
+    """Return per stage the weighted mean of its tensors' cosines."""
     found = iter(cosines(vectors, [[span] for tensors in stages.values() for _, span in tensors]))
     nothing = np.zeros((len(vectors), len(vectors)))
     return {stage: sum((w * next(found) for w, _ in tensors), nothing) for stage, tensors in stages.items()}
 
 
 def row_softmax(matrix: Matrix, positive: bool = False) -> Matrix:
-    """exp(S_ij) / sum_m exp(S_im); with `positive` only over the entries above 0, and the diagonal.
-
-    >>> row_softmax(np.zeros((2, 2))), row_softmax(np.zeros((2, 2)), positive=True)
-    (array([[0.5, 0.5],
-           [0.5, 0.5]]), array([[1., 0.],
-           [0., 1.]]))
-    """
+    """exp(S_ij) / sum_m exp(S_im); with `positive` only over the entries above 0, and the diagonal."""
     powers = np.exp(matrix - matrix.max(1, keepdims=True))
     if positive:
         powers = np.where((matrix > 0) | np.eye(len(matrix), dtype=bool), powers, 0.0)
@@ -187,11 +172,6 @@ def add_mixtures(onto: Sequence[Vector], mixtures: Sequence[tuple[Matrix, Sequen
     """Add mixtures in place: onto_i += sum_j shares_ij vectors_j, within the spans of the shares.
 
     Each vector is made once; a block of clients is summed in float64, and rounded when it is added.
-
-    >>> onto, shares = [np.zeros(2, np.float32)], np.array([[0.5, 0.5]])
-    >>> add_mixtures(onto, [(shares, [slice(0, 2)])], [np.ones(2, np.float32), np.full(2, 3, np.float32)])
-    >>> onto
-    [array([2., 2.], dtype=float32)]
     """
     for rows in _rows(vectors):
         here = _held(vectors, rows)
@@ -208,11 +188,7 @@ _LEAST = TINY**2
 
 
 def cosine(one: Vector, other: Vector) -> float:
-    """Return the cosine of two vectors in float64: within -1..1, and 0 if a norm vanishes.
-
-    >>> cosine(np.array([3, 0], np.float32), np.array([3, 4], np.float32)), cosine(np.zeros(2), np.ones(2))
-    (0.6, 0.0)
-    """
+    """Return the cosine of two vectors in float64: within -1..1, and 0 if a norm vanishes."""
     a, b = one.astype(np.float64), other.astype(np.float64)
     return cosine_of(float((a * b).sum()), float((a * a).sum()), float((b * b).sum()))
 

@@ -30,13 +30,7 @@ class ServerStep:
         return self.optimizer == "sgd" and self.lr == 1 and not self.momentum
 
     def direction(self, update: Vector, memory: Moments) -> tuple[Vector, Moments]:
-        """Return the step from a mean update, and the optimiser's next state.
-
-        >>> step, D = ServerStep(lr=2, momentum=0.5), np.float32([1])
-        >>> first, memory = step.direction(D, EMPTY)
-        >>> first, step.direction(D, memory)[0]
-        (array([2.], dtype=float32), array([3.], dtype=float32))
-        """
+        """Return the step from a mean update, and the optimiser's next state."""
         if self.is_plain:
             return update, EMPTY
         rate, kept = np.float32(self.lr), np.float32(self.momentum)
@@ -73,32 +67,20 @@ class ServerState:
 
 
 def shortened(step: Vector, longest: float) -> Vector:
-    """Return the step, scaled down to a norm of `longest` if it is longer.
-
-    >>> shortened(np.float32([3, 4]), 2.5)
-    array([1.5, 2. ], dtype=float32)
-    """
+    """Return the step, scaled down to a norm of `longest` if it is longer."""
     norm = float(np.linalg.norm(step.astype(np.float64)))
     return step if norm <= longest else np.float32(longest / norm) * step
 
 
 def adam(second: Vector, update: Vector, kept: float) -> Vector:
-    """v <- beta2 v + (1 - beta2) D^2: Kingma, Ba, "Adam", ICLR 2015.
-
-    >>> adam(np.float32([4]), np.float32([1]), 0.5)
-    array([2.5], dtype=float32)
-    """
+    """v <- beta2 v + (1 - beta2) D^2: Kingma, Ba, "Adam", ICLR 2015."""
     square: Vector = np.square(update)
     out: Vector = np.float32(kept) * second + np.float32(1 - kept) * square
     return out
 
 
 def yogi(second: Vector, update: Vector, kept: float) -> Vector:
-    """v <- v - (1 - beta2) D^2 sign(v - D^2): Zaheer and others, "Adaptive Methods for Nonconvex Optimization", 2018.
-
-    >>> yogi(np.float32([4]), np.float32([1]), 0.5)
-    array([3.5], dtype=float32)
-    """
+    """v <- v - (1 - beta2) D^2 sign(v - D^2): Zaheer and others, "Adaptive Methods for Nonconvex Optimization"."""
     square: Vector = np.square(update)
     out: Vector = second - np.float32(1 - kept) * square * np.sign(second - square)
     return out

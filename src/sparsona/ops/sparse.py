@@ -47,31 +47,18 @@ def kept(size: int, sparsity: float) -> int:
     """Return how many of `size` entries stay when a share `sparsity` of them, rounded half up, is removed.
 
     At least one stays unless `sparsity` is 1, because a bias of one entry would otherwise never be sent.
-
-    >>> kept(10, 0.9), kept(1, 0.9), kept(25, 0.9), kept(10, 1.0)
-    (1, 1, 2, 0)
     """
     count = size - floor(Fraction(str(sparsity)) * size + Fraction(1, 2))
     return max(1, count) if sparsity < 1 else count
 
 
 def topk_support(vector: Vector, count: int) -> IndexSet:
-    """Return the positions of the `count` largest magnitudes; of equals the first. Zeros never count.
-
-    >>> topk_support(np.array([1, -3, 0, 3, 3], np.float32), 2)
-    array([1, 3])
-    >>> topk_support(np.array([0, 5, 0], np.float32), 2)
-    array([1])
-    """
+    """Return the positions of the `count` largest magnitudes; of equals the first. Zeros never count."""
     return _largest_of(vector, [0, len(vector), count])
 
 
 def top_supports(vector: Vector, spans: Iterable[slice], sparsity: float) -> IndexSet:
-    """Return the positions of the largest entries per span, without a share `sparsity` of each span.
-
-    >>> top_supports(np.array([1, 2, 3, 40, 50, 60], np.float32), [slice(0, 3), slice(3, 6)], 0.7)
-    array([2, 5])
-    """
+    """Return the positions of the largest entries per span, without a share `sparsity` of each span."""
     return _largest_of(vector, [n for s in spans for n in (s.start, s.stop, kept(s.stop - s.start, sparsity))])
 
 
@@ -156,11 +143,7 @@ def rounded(update: Sparse, sizes: Sequence[int], values: str) -> Sparse:
 
 
 def powers_of_two(values: Vector) -> Vector:
-    """Round each value to the nearest power of two with its sign; ties go up, and 0 stays 0.
-
-    >>> powers_of_two(np.float32([1, 1.4, -1.5, 3, 0, 0.3]))
-    array([ 1.  ,  1.  , -2.  ,  4.  ,  0.  ,  0.25], dtype=float32)
-    """
+    """Round each value to the nearest power of two with its sign; ties go up, and 0 stays 0."""
     bits = np.ascontiguousarray(values).view(np.uint32)
     sign, magnitude = bits & np.uint32(1 << 31), bits & np.uint32((1 << 31) - 1)
     near = np.minimum(magnitude + HALF & ~MANTISSA, LARGEST)
@@ -169,11 +152,7 @@ def powers_of_two(values: Vector) -> Vector:
 
 
 def levels(values: Vector, count: int) -> Vector:
-    """Round values to `count` magnitudes: each of `count` groups of equal size gets its mean.
-
-    >>> levels(np.float32([1, -3, 10, 12]), 2)
-    array([ 2., -2., 11., 11.], dtype=float32)
-    """
+    """Round values to `count` magnitudes: each of `count` groups of equal size gets its mean."""
     out, order = np.empty_like(values), np.argsort(np.abs(values), kind="stable")
     for group in np.array_split(order, min(count, max(1, len(values)))):
         mean = np.abs(values[group]).mean(dtype=np.float64) if len(group) else 0.0
@@ -183,11 +162,7 @@ def levels(values: Vector, count: int) -> Vector:
 
 @dataclass(frozen=True, eq=False)
 class Packed:
-    """A packed sparse vector, as a server keeps it per client, or a client of its past uploads.
-
-    >>> Packed.of(Sparse(9, np.array([1, 8]), np.array([5, 7], np.float32))).sparse().indices
-    array([1, 8])
-    """
+    """A packed sparse vector, as a server keeps it per client, or a client of its past uploads."""
 
     size: int
     bits: npt.NDArray[np.uint8]
@@ -212,33 +187,21 @@ class Packed:
 
 
 def with_added(vector: Vector, update: Sparse) -> Vector:
-    """Return `vector` plus an update, as a new vector.
-
-    >>> with_added(np.float32([5, 7]), Sparse(2, np.array([0]), np.float32([4])))
-    array([9., 7.], dtype=float32)
-    """
+    """Return `vector` plus an update, as a new vector."""
     out = vector.copy()
     out[update.indices] += update.values
     return out
 
 
 def without(vector: Vector, sent: Sparse) -> Vector:
-    """Return `vector` minus the `sent` entries: the residual of error feedback.
-
-    >>> without(np.float32([5, 7]), Sparse(2, np.array([0]), np.float32([4])))
-    array([1., 7.], dtype=float32)
-    """
+    """Return `vector` minus the `sent` entries: the residual of error feedback."""
     out = vector.copy()
     out[sent.indices] -= sent.values
     return out
 
 
 def add(one: Sparse, other: Sparse) -> Sparse:
-    """Return the sum, on the positions of both.
-
-    >>> add(Sparse(4, [0, 2], [1, 1]), Sparse(4, [2, 3], [5, 5])).dense()
-    array([1., 0., 6., 5.], dtype=float32)
-    """
+    """Return the sum, on the positions of both."""
     indices = np.union1d(one.indices, other.indices)
     values = np.zeros(len(indices), np.float32)
     values[np.searchsorted(indices, one.indices)] = one.values

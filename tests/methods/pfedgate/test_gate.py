@@ -13,9 +13,8 @@ from torch import nn
 
 from sparsona.errors import InputError
 from sparsona.layout import Layout
-from sparsona.methods.pfedgate.blocks import Cut
+from sparsona.methods.pfedgate.blocks import Budget, Cut
 from sparsona.methods.pfedgate.gate import Design, Gate, Gated, Gating, SwitchNorm2d, gated
-from sparsona.methods.pfedgate.knapsack import Budget
 from sparsona.models import MODELS
 from sparsona.testing import tiny_setup
 from sparsona.training.chain import chain_of
@@ -74,7 +73,7 @@ def test_two_paths_start_alike() -> None:
 
 @pytest.mark.parametrize("post_norm", [True, False])
 def test_scales_start_where_asked_and_importances_at_zero(post_norm: bool) -> None:
-    gate = Design((1, 4, 4), 3, "two", post_norm=post_norm, start=3.0).module().train()
+    gate = Gate(Design((1, 4, 4), 3, "two", post_norm=post_norm, start=3.0)).train()
     importance, scale = gate.logits(torch.zeros(8, 1, 4, 4))
     assert torch.allclose(scale.mean(0), torch.full((3,), 3.0), atol=1e-4)
     assert torch.allclose(importance.mean(0), torch.zeros(3), atol=1e-4)

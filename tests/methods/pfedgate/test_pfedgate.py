@@ -229,7 +229,7 @@ def test_ablations_begin_with_the_same_scales(options: dict[str, Any]) -> None:
     """In training mode the norm ties mean logits to its bias: all of them begin at 1/2 (start 0), give or take."""
     for start, scale in ((0.0, 0.5), (3.0, 0.9526)):
         design = Design((1, 4, 4), 6, start=start, **{"of" if k == "gate_of" else k: v for k, v in options.items()})
-        gate = design.module().train()
+        gate = Gate(design).train()
         _, scales = gate(torch.randn(64, 1, 4, 4, generator=torch.Generator().manual_seed(0)))
         assert scales.tolist() == pytest.approx([scale] * 6, abs=0.06)
 
@@ -239,7 +239,7 @@ def test_a_clients_gate_ignores_the_batch_and_still_learns() -> None:
     setup, local = client(method)
     own = method.start_client(setup.task, "c1")
     fit = method.fit(own, Message(weights=setup.task.initial), local)
-    gate = FlatModule(method._design(setup.task).module())
+    gate = FlatModule(Gate(method._design(setup.task)))
     gate.load_all(fit.state.gate)
     first, second = (gate.module(torch.randn(3, *setup.task.shape)) for _ in range(2))
     assert torch.equal(first[1], second[1])

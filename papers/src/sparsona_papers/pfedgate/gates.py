@@ -14,7 +14,7 @@ from sparsona.data.dataset import Indices
 from sparsona.experiment import read
 from sparsona.files import write_atomically
 from sparsona.message import Vector
-from sparsona.methods.pfedgate.gate import Gated, block_scales, ready
+from sparsona.methods.pfedgate.gate import Gate, Gated, block_scales, ready
 from sparsona.prepare import prepare
 from sparsona.runs.about import read_about
 from sparsona.runs.directory import RunDirectory
@@ -68,7 +68,7 @@ def likeness(run: RunDirectory, chance: Chance) -> dict[str, float]:
     counts = np.array([clients[name].classes for name in models], np.float64)
     unlike = pdist(counts / counts.sum(1, keepdims=True), "cityblock")
     moved = [
-        (model.gate - model.design.initial(chance, name))[: FlatModule(model.design.module()).layout.size]
+        (model.gate - model.design.initial(chance, name))[: FlatModule(Gate(model.design)).layout.size]
         for name, model in models.items()
     ]
     by = {"gates alike": np.stack(moved), "scales alike": np.stack([model.frozen for model in models.values()])}

@@ -15,9 +15,8 @@ from sparsona.layout import Layout
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods.pfedgate.blocks import Cut, blockwise_mean
+from sparsona.methods.pfedgate.blocks import Budget, Cut, blockwise_mean
 from sparsona.methods.pfedgate.gate import Design, Gated, Gating, block_scales, cut_of, ready
-from sparsona.methods.pfedgate.knapsack import Budget
 from sparsona.ops.moments import Moments
 from sparsona.options import option
 from sparsona.training.chain import Chain, chain_or_none
@@ -127,18 +126,9 @@ class PFedGate(Method[ServerState, ClientState]):
         return Gated(weights, state.gate, frozen, design, cut, budget, *test, local.layout, chain)
 
     def _gating(self, state: ClientState, local: Local) -> Gating:
-        return Gating(
-            self._design(local.task),
-            self._cut(local.layout),
-            self._budget(state),
-            state.gate,
-            replace(local.config, lr=self.gate_lr),
-            state.moments,
-            ste=self.ste,
-            logit_relu=self.logit_relu,
-            chain=self._chain(local),
-            device=local.runner.device,
-        )
+        design, cut, budget = self._design(local.task), self._cut(local.layout), self._budget(state)
+        config, chain, device = replace(local.config, lr=self.gate_lr), self._chain(local), local.runner.device
+        return Gating(design, cut, budget, state.gate, config, state.moments, self.ste, self.logit_relu, chain, device)
 
     def _chain(self, local: Local) -> Chain | None:
         return chain_or_none(local.runner.flat.module) if self.slim else None
@@ -157,15 +147,5 @@ class PFedGate(Method[ServerState, ClientState]):
         return Budget(state.density, self._least(smallest), self.knapsack, self.whole_output)
 
     def _design(self, task: Task) -> Design:
-        blocks = len(self._cut(task.layout))
-        return Design(
-            task.shape,
-            blocks,
-            self.paths,
-            self.gate_pool,
-            self.post_norm,
-            self.gate_start,
-            self.pre_norm,
-            self.sigmoid,
-            self.gate_of,
-        )
+        blocks, built = len(self._cut(task.layout)), (self.paths, self.gate_pool, self.post_norm, self.gate_start)
+        return Design(task.shape, blocks, *built, self.pre_norm, self.sigmoid, self.gate_of)

@@ -1,36 +1,35 @@
-"""Blocks: each tensor of a model cut into a few contiguous pieces, which are kept or dropped as wholes."""
+"""Blocks: each tensor of a model cut into a few contiguous pieces, which are kept or dropped as wholes.
+
+A client's budget and the 0/1 knapsack say which ones fit and are worth the most.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import ceil, floor, prod
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from sparsona.compiled import compiled
 from sparsona.errors import WireError
 from sparsona.layout import Layout
 from sparsona.message import Blocks, Mask, Vector
 
+Integers: TypeAlias = npt.NDArray[np.int64]
+
 
 def equal_split(size: int, count: int) -> list[int]:
-    """The sizes of at most `count` blocks of equal size, the last one shorter.
-
-    >>> equal_split(32, 5), equal_split(62, 5), equal_split(3, 5)
-    ([7, 7, 7, 7, 4], [13, 13, 13, 13, 10], [1, 1, 1])
-    """
+    """The sizes of at most `count` blocks of equal size, the last one shorter."""
     block = ceil(size / min(count, size))
     return [min(block, size - start) for start in range(0, size, block)]
 
 
 def first_split(size: int, count: int, share: float) -> list[int]:
-    """The sizes of at most `count` blocks: a first one of floor(share * size), but at least one entry, equal others.
-
-    >>> first_split(800, 5, 0.1), first_split(3, 5, 0.1), first_split(1, 5, 0.1)
-    ([80, 180, 180, 180, 180], [1, 1, 1], [1])
-    """
+    """The sizes of at most `count` blocks: a first one of floor(share * size), but at least one entry, equal others."""
     first = max(1, floor(share * size + 1e-9))
     rest = size - first
     return [first, *equal_split(rest, count - 1)] if rest and count > 1 else [size]
@@ -120,12 +119,7 @@ class Cut:
 
 
 def blockwise_mean(cut: Cut, replies: Iterable[tuple[float, Blocks]]) -> Vector:
-    """Return the weighted mean of each block over its senders; 0 without any. One pass, summed in float64.
-
-    >>> cut = Cut((0, 1, 2), (True, False), (True, True), (False, False))
-    >>> blockwise_mean(cut, [(1, Blocks(2, np.array([0]), np.array([4.0]))), (3, Blocks(2, [0, 1], [8.0, 5.0]))])
-    array([7., 5.], dtype=float32)
-    """
+    """Return the weighted mean of each block over its senders; 0 without any. One pass, summed in float64."""
     total, weight = np.zeros(cut.bounds[-1]), np.zeros(len(cut))
     for share, part in replies:
         for span, values in cut.spread(part):
@@ -134,3 +128,107 @@ def blockwise_mean(cut: Cut, replies: Iterable[tuple[float, Blocks]]) -> Vector:
     each = np.repeat(weight, cut.sizes)
     np.divide(total, each, out=total, where=each > 0)
     return total.astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much of the model a client keeps, and how the blocks are chosen: `least` of every tensor is always kept, and
+    with `whole_output` all of the output layer, unless it takes more than half of the density."""
+
+    density: float
+    least: float
+    knapsack: Literal["greedy", "exact"] = "greedy"
+    whole_output: bool = False
+
+    def choose(self, cut: Cut, importance: Vector) -> Mask:
+        """I*: the blocks that are always kept, and of the others the most important that fit.
+
+        The greedy way is that of the authors' code: linear layers and the others have budgets of their own, and blocks
+        are taken by importance. The exact one is the paper's: one budget, the best choice. Both see it in tenths. What
+        is always kept takes its room from the others. Where these have none to give, as at a density of 0.1, the model
+        is denser than asked for, by less than half.
+        """
+        if self.density >= 1:
+            return np.ones(len(cut), np.bool_)
+        fixed = fixed_part(self, cut)
+        kept, values = fixed.kept.copy(), np.rint(10 * importance).astype(np.int64)
+        solve = exact if self.knapsack == "exact" else greedy
+        for free, sizes, room in fixed.groups:
+            kept[free[solve(values[free], sizes, room)]] = True
+        return kept
+
+
+@dataclass(frozen=True)
+class FixedBlocks:
+    """What does not depend on the batch: the blocks that are always kept, and the groups of blocks that share a budget,
+    each with its blocks' places, their sizes and the room for them."""
+
+    kept: Mask
+    groups: tuple[tuple[Integers, Integers, int], ...]
+
+
+@lru_cache(maxsize=64)
+def fixed_part(budget: Budget, cut: Cut) -> FixedBlocks:
+    """The part of a choice that is the same for every batch of a client; it is asked for in every step."""
+    first, linear, output, sizes = np.array(cut.first), np.array(cut.linear), np.array(cut.output), cut.sizes
+    whole = budget.whole_output and 2 * int(sizes[output].sum()) <= budget.density * int(sizes.sum())
+    kept = first | output if whole else first
+    rooms = []
+    if budget.knapsack == "exact":
+        rooms.append((~kept, int(budget.density * sizes.sum() + 1e-9) - int(sizes[kept].sum())))
+    else:
+        over = 0
+        for group in (linear, ~linear):
+            room = round((budget.density - budget.least) * int(sizes[group & ~first].sum()))
+            room -= int(sizes[group & kept & ~first].sum()) + over
+            rooms.append((group & ~kept, room))
+            over = max(0, -room)
+    found = [(np.flatnonzero(group), room) for group, room in rooms if room > 0]
+    return FixedBlocks(kept, tuple((free, sizes[free], room) for free, room in found))
+
+
+def greedy(values: Integers, sizes: Integers, capacity: int) -> Mask:
+    """Take by value, not by value for size; what does not fit any more is left out, and the next is tried.
+
+    Of equal values the first comes first.
+    """
+    taken = np.zeros(len(values), np.bool_)
+    for block in np.argsort(-values, kind="stable"):
+        if sizes[block] <= capacity:
+            taken[block] = True
+            capacity -= int(sizes[block])
+    return taken
+
+
+def exact(values: Integers, sizes: Integers, capacity: int) -> Mask:
+    """The most value that fits, and of equal choices the smallest: dynamic programming over the total value.
+
+    It takes (number of blocks) x (sum of all values) steps, whatever the sizes.
+    """
+    return _least_weight(values.astype(np.int64), sizes.astype(np.int64), capacity)
+
+
+@compiled
+def _least_weight(values: Integers, sizes: Integers, capacity: int) -> Mask:
+    total = 0
+    for v in values:
+        total += v
+    never = np.int64(2) ** 62
+    least = np.full(total + 1, never, np.int64)
+    least[0] = 0
+    used = np.zeros((len(values), total + 1), np.bool_)
+    for i in range(len(values) - 1, -1, -1):  # backwards: what is read off first is the first block
+        for worth in range(total, values[i] - 1, -1):
+            before = least[worth - values[i]]
+            if values[i] > 0 and before < never and before + sizes[i] < least[worth]:
+                least[worth] = before + sizes[i]
+                used[i, worth] = True
+    worth = total
+    while least[worth] > capacity:
+        worth -= 1
+    taken = np.zeros(len(values), np.bool_)
+    for i in range(len(values)):
+        if used[i, worth]:
+            taken[i] = True
+            worth -= values[i]
+    return taken

@@ -21,8 +21,7 @@ from sparsona.chance import Chance
 from sparsona.errors import InputError
 from sparsona.layout import Layout
 from sparsona.message import Mask, Vector
-from sparsona.methods.pfedgate.blocks import Cut
-from sparsona.methods.pfedgate.knapsack import Budget
+from sparsona.methods.pfedgate.blocks import Budget, Cut
 from sparsona.ops.moments import Moments
 from sparsona.training.chain import Chain
 from sparsona.training.config import TrainConfig
@@ -96,14 +95,10 @@ class Design:
             return self.shape[0], self.shape[1], self.shape[2]
         return 1, math.prod(self.shape), 1
 
-    def module(self) -> Gate:
-        """A gate of this design."""
-        return Gate(self)
-
     def initial(self, chance: Chance, client: str) -> Vector:
         """A client's first gate as a vector."""
         with chance.torch("gate", client=client):
-            return FlatModule(self.module()).read_all()
+            return FlatModule(Gate(self)).read_all()
 
 
 class Gate(nn.Module):
@@ -176,7 +171,6 @@ class Gating(WeightTransform):
         gate: Vector,
         config: TrainConfig,
         moments: Moments | None = None,
-        *,
         ste: Literal["paper", "repo"] = "paper",
         logit_relu: bool = False,
         chain: Chain | None = None,
@@ -347,18 +341,20 @@ def ready(design: Design, gate: Vector, device: str = "cpu") -> nn.Module:
     return _loaded(design, gate, device, training=False).module
 
 
-def _loaded(design: Design, gate: Vector, device: str, training: bool) -> FlatModule:
-    """A module of the design with these weights. It is the caller's until the next call."""
-    flat = _shared(design, device, training)
-    flat.load_all(gate)
+@lru_cache(maxsize=8)
+def _shared(design: Design, device: str, training: bool) -> FlatModule:
+    flat = FlatModule(Gate(design), device)
+    flat.module.train(training)
     return flat
 
 
-@lru_cache(maxsize=8)
-def _shared(design: Design, device: str, training: bool) -> FlatModule:
-    """One module for all clients: to build one takes longer than several steps of a small gate."""
-    flat = FlatModule(design.module(), device)
-    flat.module.train(training)
+def _loaded(design: Design, gate: Vector, device: str, training: bool) -> FlatModule:
+    """Return one module for all clients, with these weights, until the next call.
+
+    To build one takes longer than several steps of a small gate.
+    """
+    flat = _shared(design, device, training)
+    flat.load_all(gate)
     return flat
 
 

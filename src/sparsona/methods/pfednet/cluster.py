@@ -23,9 +23,6 @@ def to_levels(values: Vector, levels: int, sizes: Sequence[int] | None = None) -
 
     Lloyd's algorithm with at most 50 iterations; an unused mean is dropped. Equal values stay equal, so runs do not
     break.
-
-    >>> to_levels(np.array([0, 1, 10, 11, 12], np.float32), 2)
-    array([ 0.5,  0.5, 11. , 11. , 11. ], dtype=float32)
     """
     if sizes is not None:
         parts = np.split(values, np.cumsum(sizes)[:-1]) if len(sizes) else [values]
@@ -61,12 +58,7 @@ def _spread(points: npt.NDArray[np.float64], counts: npt.NDArray[np.int64], leve
 
 
 def clustered(g: Vector, sizes: Sequence[int], gamma: float, pinned: bool = True, levels: int = 0) -> Levels:
-    """Return P_gamma(g) by tensor, rounded to `levels` per tensor (0: not).
-
-    >>> clustered(np.array([1, 1.2, -0.9, -1.1, 0.1], np.float32), (5,), 0.5, levels=2).values
-    array([ 0.85      ,  0.85      , -0.33333334, -0.33333334, -0.33333334],
-          dtype=float32)
-    """
+    """Return P_gamma(g) by tensor, rounded to `levels` per tensor (0: not)."""
     if not np.isfinite(g).all():
         raise Diverged("an update is not finite: lower the learning rate (lr, or eta), or set clip")
     u = fused_lasso(g, gamma, pinned, sizes)
@@ -99,10 +91,6 @@ def fused_lasso(g: Floats, gamma: float, pinned: bool = True, sizes: Sequence[in
 
     `pinned` adds gamma * |u_d|, as if a zero followed: the paper's Lambda. Otherwise the sum of g is kept. Computed in
     float64, returned in the type of `g`; fused entries are equal to the bit, and gamma = 0 returns `g` itself.
-
-    >>> g = np.array([1, 1.2, -0.9, -1.1, 0.1])
-    >>> fused_lasso(g, 0.5).round(6), fused_lasso(g, 0.5, pinned=False).round(6)
-    (array([ 0.85,  0.85, -0.5 , -0.5 ,  0.  ]), array([ 0.85,  0.85, -0.5 , -0.5 , -0.4 ]))
     """
     if gamma == 0 or not len(g):
         return g

@@ -57,9 +57,6 @@ def knn_graph(sketches: npt.NDArray[Any], k: int, metric: Metric = "euclidean", 
 
     Of equally near nodes the first count. The weights are all 1, or with `weighted` exp(-d^2 / 2s^2) of the distance d,
     s being the median distance, scaled to a mean of 1.
-
-    >>> knn_graph(np.array([[0.0], [1.0], [5.0], [7.0]]), 1).edges.tolist()
-    [[0, 1], [2, 3]]
     """
     nodes = len(sketches)
     if nodes < 2:

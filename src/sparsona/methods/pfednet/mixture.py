@@ -35,11 +35,7 @@ class ComponentMixture:
         return out
 
     def start(self, initial: Vector) -> tuple[Vector, Vector]:
-        """Return x and z whose model is `initial`; a coordinate of both is in x, with 0 in z.
-
-        >>> ComponentMixture(1, np.array([0]), np.array([0])).start(np.array([4], np.float32))
-        (array([4.], dtype=float32), array([0.], dtype=float32))
-        """
+        """Return x and z whose model is `initial`; a coordinate of both is in x, with 0 in z."""
         both = len(self.shared) + len(self.own) > self.size
         return initial[self.shared], initial[self.own] * np.float32(not both)
 

@@ -6,6 +6,7 @@ the draft of pFedNet, with the proximal maps that its norms really have.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
@@ -46,10 +47,6 @@ def network_prox(
     not the solution. The state is W + (Moreau's rest of W) for every edge, from which W and the multipliers follow; as
     `start` it warm-starts the next problem on this graph. It stops when both residuals are within `tolerance`,
     absolutely per entry and relatively, or after `iterations`.
-
-    >>> b = np.array([[0.0], [1.0], [9.0]])
-    >>> network_prox(b, Graph(3, np.array([[0, 1], [1, 2]]), np.ones(2)), 1.0, tolerance=1e-9)[0].round(4).ravel()
-    array([1., 1., 8.])
     """
     edges, (nodes, size) = np.ascontiguousarray(graph.edges, np.int32), b.shape
     if strength == 0 or not len(edges) or not size:
@@ -83,32 +80,26 @@ def network_prox(
 
 
 @lru_cache(maxsize=KEPT)
-def _solver(nodes: int, edges: bytes, rho: float) -> _Solver:
-    """Return the solver, factorised once per graph and rho."""
+def _solver(nodes: int, edges: bytes, rho: float) -> Callable[[Rows], Rows]:
+    """Return (I + rho * Q Q^T)^-1, factorised once per graph and rho; Q Q^T is the graph's Laplacian."""
     pairs = np.frombuffer(edges, np.int32).reshape(-1, 2)
-    return _Solver(Graph(nodes, pairs, np.ones(len(pairs), np.float32)).incidence(), rho)
+    q = Graph(nodes, pairs, np.ones(len(pairs), np.float32)).incidence()
+    matrix = csc_array(eye_array(nodes) + rho * (q @ q.T))
+    options = {"SymmetricMode": True}
+    factors = splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options=options)
+    lower, upper = csc_array(factors.L), csc_array(factors.U)
+    lower.sort_indices()
+    upper.sort_indices()
+    rows, columns = np.argsort(factors.perm_r), factors.perm_c
 
-
-class _Solver:
-    """Applies (I + rho * Q Q^T)^-1, Q Q^T being the graph's Laplacian, to the rows of a tile."""
-
-    def __init__(self, q: Any, rho: float) -> None:
-        matrix = csc_array(eye_array(q.shape[0]) + rho * (q @ q.T))
-        options = {"SymmetricMode": True}
-        factors = splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options=options)
-        lower, upper = csc_array(factors.L), csc_array(factors.U)
-        lower.sort_indices()
-        upper.sort_indices()
-        self._rows, self._columns = np.argsort(factors.perm_r), factors.perm_c
-        self._lower = lower.indptr, lower.indices, lower.data
-        self._upper = upper.indptr, upper.indices, upper.data
-
-    def __call__(self, tile: Rows) -> Rows:
-        x = np.ascontiguousarray(tile[self._rows])
-        _forward(*self._lower, x)
-        _backward(*self._upper, x)
-        found: Rows = x[self._columns]
+    def solve(tile: Rows) -> Rows:
+        x = np.ascontiguousarray(tile[rows])
+        _forward(lower.indptr, lower.indices, lower.data, x)
+        _backward(upper.indptr, upper.indices, upper.data, x)
+        found: Rows = x[columns]
         return found
+
+    return solve
 
 
 def _code(p: Norm) -> int:

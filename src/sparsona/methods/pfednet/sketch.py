@@ -65,11 +65,7 @@ def sketch_of(kind: Kind, local: Local, noise: float = 0.0) -> Vector:
 
 
 def label_counts(targets: Array, classes: int, shares: bool = False) -> Vector:
-    """Return the samples of each class, as numbers or as shares. Other targets than classes have none.
-
-    >>> label_counts(np.array([0, 2, 2]), 3), label_counts(np.array([0, 2, 2, 2]), 3, shares=True)
-    (array([1., 0., 2.], dtype=float32), array([0.25, 0.  , 0.75], dtype=float32))
-    """
+    """Return the samples of each class, as numbers or as shares. Other targets than classes have none."""
     if not classes:
         raise InputError("these data have no classes to count: choose sketch=mean, cov, kernel or model")
     counts = np.bincount(targets, minlength=classes)
@@ -85,9 +81,6 @@ def feature_covariance(samples: Array) -> Vector:
     """Return the upper triangle of the covariance matrix, row by row, doubled off the diagonal.
 
     So the sum of absolute differences of two such vectors is that of the matrices.
-
-    >>> feature_covariance(np.array([[0.0, 0.0], [2.0, 4.0]]))
-    array([1., 4., 4.], dtype=float32)
     """
     centred = samples - samples.mean(0, dtype=np.float64)
     matrix = centred.T @ centred / len(samples)
@@ -101,9 +94,6 @@ def kernel_mean(samples: Array, waves: int, rng: np.random.Generator) -> Vector:
 
     Its distances are those of the distributions under a Gaussian kernel as wide as normalised samples are apart. The
     same `rng` must be used for all.
-
-    >>> kernel_mean(np.zeros((5, 2)), 4, np.random.default_rng(0)).shape
-    (4,)
     """
     features = samples.shape[1]
     frequencies = rng.standard_normal((features, waves)) / np.sqrt(features)
@@ -116,10 +106,6 @@ def kernel_mean(samples: Array, waves: int, rng: np.random.Generator) -> Vector:
 
 
 def blurred(sketch: Vector, noise: float, rng: np.random.Generator) -> Vector:
-    """With Gaussian noise, `noise` times as large as the sketch's entries are on root mean square.
-
-    >>> blurred(np.ones(2, np.float32), 0.0, np.random.default_rng(0))
-    array([1., 1.], dtype=float32)
-    """
+    """With Gaussian noise, `noise` times as large as the sketch's entries are on root mean square."""
     size = noise * float(np.sqrt(np.mean(np.square(sketch, dtype=np.float64)))) if noise else 0.0
     return (sketch + size * rng.standard_normal(len(sketch))).astype(np.float32) if size else sketch
