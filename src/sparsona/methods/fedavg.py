@@ -39,10 +39,8 @@ class FedAvg(Method[ServerState, None]):
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
         if self.late == "drop":
             arrivals = [a for a in arrivals if a.round == context.round]
-        if not arrivals:
-            return server
         models = ((a.message.examples(), a.message.vector("weights", len(server.weights))) for a in arrivals)
-        return server.towards(merged(self.merge, models, server.weights), self.server)
+        return server.towards(merged(self.merge, models, server.weights), self.server) if arrivals else server
 
     def personal_model(self, state: None, down: Message, local: Local) -> Vector:
         return down.vector("weights", local.layout.size)
