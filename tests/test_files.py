@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,17 @@ def test_a_whole_file_replaces_another_and_leaves_nothing_beside_it(tmp_path: Pa
     for content in (b"old", b"new"):
         write_whole(tmp_path / "a", content)
         assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"a": content}
+
+
+def test_a_file_that_cannot_be_written_to_its_end_is_named(tmp_path: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
+    try:
+        with pytest.raises(OSError, match="too large") as found:
+            files.write_new(tmp_path / "a", bytes(1000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert found.value.filename == str(tmp_path / "a")
 
 
 def test_two_may_write_the_same_file_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

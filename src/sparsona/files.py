@@ -171,8 +171,17 @@ def write_private(path: Path, data: bytes) -> None:
 def _write_new(path: Path, data: bytes | memoryview, mode: int) -> None:
     path.unlink(missing_ok=True)
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | PLAIN, mode)
-    with os.fdopen(handle, "wb") as file:
+    with named(path), os.fdopen(handle, "wb") as file:
         file.write(data)
+
+
+@contextmanager
+def named(path: Path) -> Iterator[None]:
+    """Let the error of a full disk name the file; the system's own names none."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def write_whole(path: Path, data: bytes | memoryview) -> None:

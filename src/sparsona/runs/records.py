@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import TypeAdapter
 
 from sparsona.errors import RunError, printable
-from sparsona.files import json_of, read_regular
+from sparsona.files import json_of, named, read_regular
 from sparsona.method import ClientId
 from sparsona.metrics._named import known
 from sparsona.runs.losses import Losses
@@ -199,7 +199,7 @@ class RunLog:
         """Append a round; it becomes valid when the next checkpoint names the file's new length."""
         lines = sorted(lines, key=lambda line: line.client)
         if self._file is not None:
-            with self._file.open("a", encoding="utf-8") as out:
+            with named(self._file), self._file.open("a", encoding="utf-8") as out:
                 out.writelines(line.text() for line in lines)
         report = self._count(lines)
         for line in (line for line in lines if line.refused and self.in_a_row[line.client] == AGAIN):

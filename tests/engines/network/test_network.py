@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import os
 import ssl
 import stat
 import subprocess
@@ -19,6 +20,7 @@ from network_helpers import LONG, check, log_of, prepared_for, processes_of, thr
 pytest.importorskip("flwr", reason='the network needs Flower: pip install "sparsona[flower]"')
 
 from sparsona.engines.network.deploy import LOCALHOST, LoopbackFederation, submit
+from sparsona.engines.network.flower.connection import NOT_LET_IN, plain_words
 from sparsona.engines.network.flower.processes import STARTED, SUPERNODE, Child, environment, free_port, supernode
 from sparsona.engines.network.flower.started.sparsona_records import (
     BODY,
@@ -141,11 +143,16 @@ REFUSALS = {
     "key": "Failed to activate SuperNode",
     "certificate": "CERTIFICATE_VERIFY_FAILED",
     "no TLS": "Connection attempt failed",
+    "clock": "the server refuses this node's signature",
 }
 
 
 @pytest.mark.parametrize("wrong", REFUSALS)
-def test_a_stranger_is_refused(local: LoopbackFederation, wrong: str, tmp_path: Path) -> None:
+def test_a_stranger_is_refused(
+    local: LoopbackFederation, wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if wrong == "clock":
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(HOSTILE / "slow_clock"), *sys.path]))
     make_certificates(tmp_path / "other", [LOCALHOST])
     stranger = make_node_key(tmp_path / "keys", "c0")
     own = local.place("c0") / "key" / "c0"
@@ -160,6 +167,7 @@ def test_a_stranger_is_refused(local: LoopbackFederation, wrong: str, tmp_path: 
     try:
         log = tmp_path / "supernode.log"
         wait_for(lambda: REFUSALS[wrong] in log.read_text())
+        assert wrong in ("certificate", "no TLS") or plain_words(log.read_text()) == NOT_LET_IN
         assert "SuperNode ID" not in log.read_text()
     finally:
         child.stop()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+import pytest
+
 from sparsona.engines.network import owner
 
 
@@ -21,3 +23,12 @@ def test_a_name_cannot_forge_a_line_of_the_log(tmp_path: Path) -> None:
     (line,) = (tmp_path / "node.log").read_text().splitlines()
     assert "\\n2026-01-01" in line
     assert "\x1b" not in line
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_log_on_a_full_disk_is_one_line_on_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    notes = owner.LogFile(Path("/dev/full"))
+    notes.emit(logging.makeLogRecord({"msg": "round 1"}))
+    assert capsys.readouterr().err == "sparsona: cannot write /dev/full: [Errno 28] No space left on device\n"
+    with pytest.raises(OSError, match="No space left"):
+        notes.close()

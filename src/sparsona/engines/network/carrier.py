@@ -15,7 +15,7 @@ from typing import Protocol
 
 from sparsona.engines.network.flower.started.sparsona_records import BadParcel, Head
 from sparsona.engines.network.heads import Behind
-from sparsona.errors import RunError
+from sparsona.errors import RunError, StoreError
 from sparsona.files import write_atomically
 from sparsona.method import ClientId
 
@@ -100,10 +100,14 @@ class OrderGuard:
         return self._node.answer(head, body)
 
     def done(self, number: int) -> None:
-        """Note that a message was answered."""
+        """Note that a message was answered; raise `StoreError` if this disk takes no note."""
         if number not in self._answered:
-            self._answered = sorted([*self._answered, number])[-REMEMBERED:]
-            write_atomically(self._file, json.dumps(self._answered))
+            answered = sorted([*self._answered, number])[-REMEMBERED:]
+            try:
+                write_atomically(self._file, json.dumps(answered))
+            except OSError as error:
+                raise StoreError(f"cannot write {self._file} ({error.strerror}): make room on this machine") from None
+            self._answered = answered
 
 
 def checked_number(value: object) -> int:

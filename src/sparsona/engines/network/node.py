@@ -96,7 +96,7 @@ class Node:
             log.error("%s", error)
             return {"kind": "error", "why": str(error)}, b""
         except OSError as error:
-            log.error("cannot read or write %s: %s", error.filename or "a file", error.strerror)
+            log.error("cannot read or write %s: %s", error.filename or self._folder, error.strerror)
             return {"kind": "error", "why": "the owner's machine cannot read or write a file; its log says more"}, b""
         except Exception as error:
             log.exception("a message could not be answered")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -88,9 +89,16 @@ def accepted(state: Path, fingerprint: str) -> str:
     return Consent(state / RUNS / CONSENT).accept(fingerprint)
 
 
+class LogFile(logging.FileHandler):
+    """A log file; if it cannot be written, standard error says so in one line."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        print(f"sparsona: cannot write {self.baseFilename}: {sys.exception()}", file=sys.stderr, flush=True)
+
+
 def _log_to(file: Path) -> None:
     """Log the node's work and everything that leaves it, on the screen and in a file for the owner."""
     log.setLevel(logging.INFO)
-    for handler in (logging.StreamHandler(), logging.FileHandler(file)):
+    for handler in (logging.StreamHandler(), LogFile(file)):
         handler.setFormatter(LineFormatter("%(asctime)s %(message)s", "%Y-%m-%d %H:%M:%S"))
         log.addHandler(handler)

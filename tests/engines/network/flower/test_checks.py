@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
 import importlib.util
 import socket
+import types
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +13,9 @@ import pytest
 from typer.testing import CliRunner
 
 from sparsona.cli import app
+from sparsona.engines.network import keys
 from sparsona.engines.network.flower.checks import check_address, check_certificate, check_port
+from sparsona.engines.network.flower.processes import free_port
 from sparsona.engines.network.flower.server import Server
 from sparsona.engines.network.keys import make_certificates, make_node_key, private_key
 from sparsona.errors import InputError
@@ -83,6 +87,29 @@ def test_keys_and_certificates_of_our_own_pass_and_others_do_not(tmp_path: Path)
     }.items():
         with pytest.raises(InputError, match=why):
             private_key(tmp_path / name)
+
+
+@pytest.mark.network
+@needs_flower
+@pytest.mark.parametrize(
+    ("days", "why"), [(-800, r"has expired on \d{4}-.*sparsona deploy keys --host"), (1, "set it")]
+)
+def test_a_certificate_that_is_not_valid_now_is_refused(
+    days: int, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Then(datetime.datetime):
+        @classmethod
+        def now(cls, tz: datetime.tzinfo | None = None) -> datetime.datetime:  # type: ignore[override]
+            return datetime.datetime.now(tz) + datetime.timedelta(days)
+
+    parts = {"datetime": Then, "timedelta": datetime.timedelta, "UTC": datetime.UTC}
+    monkeypatch.setattr(keys, "datetime", types.SimpleNamespace(**parts))
+    make_certificates(tmp_path / "certificates", ["127.0.0.1"])
+    make_node_key(tmp_path / "keys", "va")
+    with pytest.raises(InputError, match=why):
+        check_certificate(tmp_path / "certificates" / "ca.crt")
+    with pytest.raises(InputError, match=why):
+        Server(tmp_path / "home", "127.0.0.1", free_port(), tmp_path / "certificates", tmp_path / "keys")
 
 
 @pytest.fixture

@@ -15,12 +15,15 @@ from flower_helpers import Federation
 from fsspec.implementations.local import LocalFileSystem
 from mailbox_helpers import Echo, Together
 
+from sparsona.engines.network import carrier as carrier_module
 from sparsona.engines.network import engine as engine_module
+from sparsona.engines.network.carrier import OrderGuard
 from sparsona.engines.network.engine import MessageExchange, PendingMessage
 from sparsona.engines.network.mailbox.boxes import LEFT
 from sparsona.engines.network.serverapp import NetworkRun
 from sparsona.errors import StoreError
 from sparsona.experiment import to_toml
+from sparsona.files import write_atomically
 
 CLIENTS = ("a", "ward 7")
 
@@ -138,6 +141,24 @@ def test_a_full_or_read_only_storage_is_waited_for(
     exchanged(carrier, nodes)
     assert all(node.done == [0, 1, 2, 3] for node in nodes.values()), "a reply that could not be put is kept"
     assert "the mailbox is not reached" in caplog.text
+
+
+def test_an_owners_disk_that_is_full_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = {client: Echo() for client in CLIENTS}
+    carrier, tried = Together(str(tmp_path / "box"), nodes, tmp_path), list[Path]()
+
+    def write(path: Path, data: str) -> None:
+        tried.append(path)
+        if len(tried) % 3 == 1:
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        write_atomically(path, data)
+
+    monkeypatch.setattr(carrier_module, "write_atomically", write)
+    exchanged(carrier, nodes)
+    assert all(node.done == [0, 1, 2, 3] for node in nodes.values())
+    tried.clear()
+    with pytest.raises(StoreError, match=r"cannot write .*numbers \(No space left on device\): make room"):
+        OrderGuard(nodes["a"], tmp_path / "a.numbers").done(100)
 
 
 def test_names_tell_sender_receiver_and_number_and_little_is_left(tmp_path: Path) -> None:

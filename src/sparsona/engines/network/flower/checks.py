@@ -5,6 +5,7 @@ Flower finds such mistakes too, but only in the log of a process that is then re
 
 from __future__ import annotations
 
+import datetime
 import errno
 import http.client
 import re
@@ -41,12 +42,26 @@ def check_address(address: str) -> None:
 
 
 def check_certificate(path: Path) -> None:
-    """Raise `InputError` if the file holds no certificate that can verify the SuperLink."""
+    """Raise `InputError` if the file holds no certificate that can verify the SuperLink now."""
     try:
         text = read_outside(path).decode("ascii")
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=text)
     except (UnicodeDecodeError, ValueError, ssl.SSLError):
         raise InputError(f"{path} is not a PEM certificate: give --ca the organiser's ca.crt") from None
+    check_dates(path)
+
+
+def check_dates(path: Path) -> None:
+    """Raise `InputError` if the certificate is not valid at the time of this machine's clock."""
+    from cryptography.x509 import load_pem_x509_certificate
+
+    found, now = load_pem_x509_certificate(read_outside(path)), datetime.datetime.now(datetime.UTC)
+    if now > found.not_valid_after_utc:
+        how = "if this machine's clock is right, the organiser makes new ones with sparsona deploy keys --host"
+        raise InputError(f"{path} has expired on {found.not_valid_after_utc:%Y-%m-%d}: {how}")
+    if now < found.not_valid_before_utc:
+        valid = f"{found.not_valid_before_utc:%Y-%m-%d %H:%M} UTC"
+        raise InputError(f"{path} is not valid before {valid}: this machine's clock is behind, set it")
 
 
 def clock_problem(address: str, ca: Path, seconds: float = 10.0) -> str:

@@ -133,7 +133,7 @@ MEANINGS = {
     "certificate is not yet valid": "refused to connect: the server's certificate is not valid yet; set this machine's "
     "clock",
     "Failed to activate SuperNode": NOT_LET_IN,
-    "Invalid SuperNode authentication": NOT_LET_IN,
+    "the server refuses this node's signature": NOT_LET_IN,
     "the executor has ended": "the process that hands over the server's messages has ended; it is started again",
     "Connection attempt failed": "the server is not reached",
 }

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sparsona.engines.network.carrier import OrderGuard, checked_number
 from sparsona.engines.network.flower.started.sparsona_records import NUMBER, BadParcel, Incoming, write
-from sparsona.errors import InputError
+from sparsona.errors import InputError, StoreError
 from sparsona.training.determinism import make_deterministic
 
 log = logging.getLogger("sparsona.node")
@@ -50,6 +50,9 @@ def _serve_one(guard: OrderGuard, stream: socket.socket) -> None:
     except BadParcel as error:
         log.error("a message is refused: %s", error)
         reply = {"kind": "error", "why": str(error)}, b""
+    except StoreError as error:
+        log.error("%s; the message is asked for again", error)
+        return
     except OSError:
         log.warning("a message broke off")
         return

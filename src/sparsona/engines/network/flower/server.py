@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from sparsona.engines.network.flower.checks import check_port
+from sparsona.engines.network.flower.checks import check_dates, check_port
 from sparsona.engines.network.flower.processes import Child, Flwr, superlink, wait_until_open
 from sparsona.engines.network.keys import CA, CERTIFICATE, KEY, public_keys
 from sparsona.errors import InputError, RunError
@@ -50,6 +50,8 @@ class Server:
         for file in (CA, CERTIFICATE, KEY):
             if not (certificates / file).exists():
                 raise InputError(f"there is no {file} in {certificates}: make certificates with sparsona deploy keys")
+        for file in (CA, CERTIFICATE):
+            check_dates(certificates / file)
         (home / "runs").mkdir(exist_ok=True)
         self._link: Child = superlink(home, host, port, certificates.resolve(), SPARSONA_SERVER=str(home))
         try:

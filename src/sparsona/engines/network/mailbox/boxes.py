@@ -51,7 +51,7 @@ def box_name(client: ClientId) -> str:
 
 
 class _Trouble:
-    """Logs once that the mailbox is not reached, and once that it is reached again."""
+    """Logs once that the mailbox or this disk fails, and once that it works again."""
 
     def __init__(self, notes: logging.Logger) -> None:
         self._notes, self._said = notes, ""
@@ -63,7 +63,7 @@ class _Trouble:
 
     def over(self) -> None:
         if self._said:
-            self._notes.info("the mailbox is reached again")
+            self._notes.info("it works again")
         self._said = ""
 
 

@@ -7,6 +7,8 @@ interval that the node has named. With Flower's 30 s, a restarted node could wai
 
 It ends with its executor, so that the owner's process starts both again. Flower would wait for ever.
 
+It ends with one line if the server refuses its signature. Flower would end without a reason.
+
 It takes at most SPARSONA_MEMORY bytes, so that no message of the organiser can take all of the owner's memory.
 
 It gives its tasks only to the executor that knows the token in the file SPARSONA_TOKEN, and to no other process of this
@@ -71,16 +73,21 @@ def start_watched(command: list[str]) -> Any:
     return process
 
 
-class Lasting(httpx.Client):  # type: ignore[misc]
-    """Keeps idle connections longer than httpx's 5 s: a new one costs the SuperLink more than most answers."""
+class Client(httpx.Client):  # type: ignore[misc]
+    """Keeps idle connections longer than httpx's 5 s, and ends this process if the server refuses its signature.
+
+    A new connection costs the SuperLink more than most answers.
+    """
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**{"limits": httpx.Limits(keepalive_expiry=KEPT), **given})
 
-
-def keep_connections() -> None:
-    """Let Flower keep its idle connections for `KEPT` seconds."""
-    setattr(httpx, "Client", Lasting)  # noqa: B010
+    def send(self, request: httpx.Request, **given: Any) -> httpx.Response:
+        answer = super().send(request, **given)
+        if answer.status_code == httpx.codes.UNAUTHORIZED:
+            print("the server refuses this node's signature", flush=True)
+            os._exit(1)
+        return answer
 
 
 def say_often_alive() -> None:
@@ -90,7 +97,7 @@ def say_often_alive() -> None:
 
 
 def main() -> None:
-    keep_connections()
+    setattr(httpx, "Client", Client)  # noqa: B010  (that of Flower's requests to the server)
     most = int(os.environ["SPARSONA_MEMORY"])
     resource.setrlimit(resource.RLIMIT_DATA, (most, most))
     start = command("flower-supernode")  # imports the modules that are changed below
