@@ -20,7 +20,7 @@ from network_helpers import LONG, check, log_of, prepared_for, processes_of, thr
 pytest.importorskip("flwr", reason='the network needs Flower: pip install "sparsona[flower]"')
 
 from sparsona.engines.network.deploy import LOCALHOST, LoopbackFederation, submit
-from sparsona.engines.network.flower.connection import NOT_LET_IN, plain_words
+from sparsona.engines.network.flower.connection import MEMORY, NOT_LET_IN, PER_WEIGHT, plain_words
 from sparsona.engines.network.flower.processes import STARTED, SUPERNODE, Child, environment, free_port, supernode
 from sparsona.engines.network.flower.started.sparsona_records import (
     BODY,
@@ -31,6 +31,7 @@ from sparsona.engines.network.flower.started.sparsona_records import (
     to_record,
 )
 from sparsona.engines.network.keys import CA, make_certificates, make_node_key
+from sparsona.engines.network.rules import Rules
 from sparsona.prepare import Prepared
 from sparsona.runs.directory import RunDirectory
 
@@ -226,6 +227,16 @@ def test_another_process_of_the_machine_cannot_take_a_nodes_tasks(local: Loopbac
         signed: subprocess.run([sys.executable, "-c", ASK, address, signed], cwd=STARTED) for signed in ("", token)
     }
     assert {signed: found.returncode == 0 for signed, found in asked.items()} == {"": False, token: True}
+
+
+def test_no_message_can_take_all_of_an_owners_memory(local: LoopbackFederation) -> None:
+    home = local.place("c0") / "state" / "flower"
+    wait_for(lambda: "connected to the server" in log_of(local, "c0"))
+    process = next(number for number, line in processes_of(home).items() if SUPERNODE.name in line)
+    most = MEMORY + PER_WEIGHT * Rules().most_weights
+    assert f" {most} " in next(
+        line for line in Path(f"/proc/{process}/limits").read_text().splitlines() if line.startswith("Max data size")
+    )
 
 
 ASK = """
