@@ -16,11 +16,11 @@ from sparsona.message import Vector
 from sparsona.method import ClientGraph, ClientId, SparsePredictor
 from sparsona.ops.pairwise import Matrix
 from sparsona.runs.artefacts import load
-from sparsona.runs.directory import RunDirectory
+from sparsona.runs.directory import GREETINGS, RunDirectory
 
 MOST = 100
 """Largest number of clients that are drawn, the first by name."""
-NOT_ARTEFACTS = ("summary.json", "about.json", "study.json")
+NOT_ARTEFACTS = ("summary.json", "about.json", "study.json", GREETINGS)
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,8 @@ SUMMARY: Mapping[str, type | tuple[type, ...]] = {
     "simulated_seconds": (int, float), "seconds": (int, float), "peak_rss_mb": (int, float), "digest": str,
 }  # fmt: skip
 """The keys of every summary.json, with their types."""
+GREETINGS = "greetings.json"
+"""The file of a network run that keeps the answers of its owners at the start."""
 
 
 class RunDirectory:

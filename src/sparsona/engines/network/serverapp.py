@@ -40,7 +40,7 @@ from sparsona.runs import artefacts
 from sparsona.runs.about import FILE as ABOUT
 from sparsona.runs.about import About, ClientData, environment, read_about, write_about
 from sparsona.runs.clients import write_clients
-from sparsona.runs.directory import RunDirectory
+from sparsona.runs.directory import GREETINGS, RunDirectory
 from sparsona.runs.names import file_stem
 from sparsona.runs.records import RoundReport
 from sparsona.summary import client_scores, summary_of, whole_digest
@@ -52,7 +52,6 @@ from sparsona.words import counted
 
 log = logging.getLogger(__name__)
 
-GREETINGS = "greetings.json"
 OWNERS = "(the owners' own)"
 DEADLINE = 3600.0
 ENDING = 30.0
