@@ -10,6 +10,7 @@ from sparsona.federation.engine import LocalEngine
 from sparsona.federation.resources import Resources
 from sparsona.federation.setup import Setup
 from sparsona.federation.worker import Job, Outcome, Worker
+from sparsona.wire.known import KnownFrames
 
 
 class InProcess(LocalEngine):
@@ -18,7 +19,8 @@ class InProcess(LocalEngine):
     def __init__(self, setup: Setup) -> None:
         keep_freed_memory()
         super().__init__(setup)
-        self._worker = Worker(setup, self.references)
+        self.known = None if setup.packing == "plain" else KnownFrames(setup.limit())
+        self._worker = Worker(setup, self.references, self.known)
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
         """Run the turns one after another."""

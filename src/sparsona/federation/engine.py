@@ -10,6 +10,7 @@ from sparsona.federation.setup import Setup
 from sparsona.federation.worker import Job, Outcome
 from sparsona.method import ClientId
 from sparsona.runs.store import ClientStore
+from sparsona.wire.known import KnownFrames
 
 
 class Engine(Protocol):
@@ -20,6 +21,8 @@ class Engine(Protocol):
 
     store: ClientStore
     references: ReferenceStore
+    known: KnownFrames | None
+    """The frames whose messages need no decoding; None if clients work in other processes."""
 
     @property
     def working(self) -> Collection[ClientId]:
@@ -36,6 +39,7 @@ class LocalEngine:
     """An engine on this side of a network: it owns the clients' states and the references."""
 
     working: frozenset[ClientId] = frozenset()
+    known: KnownFrames | None = None
 
     def __init__(self, setup: Setup) -> None:
         self.setup = setup

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -26,6 +27,7 @@ from sparsona.runs.records import ClientRecord, RoundReport, RunLog
 from sparsona.runs.resting import RestingStore, resting_names
 from sparsona.wire import EncodeCache, Frame, PackingName, Reference, decode, encode
 from sparsona.wire.frame import VERSION
+from sparsona.wire.references import same_objects
 
 MEMORY = 512 * 2**20
 """Bytes of client state on the server that stay in memory."""
@@ -190,6 +192,8 @@ class Rounds:
         message, base = self._message(context, client), self._base(client)
         stamp = self.delivery.send(client, order, self._named(message))
         frame = encode(message.stamped(stamp), self._lengths, cache, self.setup.packing, base)
+        if self.engine.known is not None:
+            self.engine.known.add(frame.pieces, message.stamped(stamp), shared=True)
         return Job("fit", client, stamp, frame.pieces, score, known=known), Sent(frame, paper_bytes(message))
 
     def _base(self, client: ClientId) -> Reference | None:
@@ -202,7 +206,7 @@ class Rounds:
         parts = usable(message.parts) if self.setup.packing != "plain" else {}
         if not parts:
             return ""
-        if self._last_named is None or not _same_arrays(parts, self._last_named[0]):
+        if self._last_named is None or not same_objects(parts, self._last_named[0]):
             self._last_named = parts, Reference.of(parts)
         return self.engine.references.add(self._last_named[1])
 
@@ -285,7 +289,9 @@ class Rounds:
         def answered(fingerprint: bytes) -> Reference | None:
             return find(fingerprint) if fingerprint.hex() == reply.reference else None
 
-        return decode(reply.frame.data, self._limit, self._lengths, references=answered)
+        data, known = reply.frame.data, self.engine.known
+        decoded = partial(decode, data, self._limit, self._lengths, references=answered)
+        return decoded() if known is None else known.take((data,), decoded)
 
     def _measure(
         self,
@@ -362,10 +368,6 @@ class Rounds:
         jobs = self._last_jobs(kind, clients)
         new = kind == "adapt"
         return self.engine.run(replace(job, score=new, keep_model=keep or not new) for job in jobs)
-
-
-def _same_arrays(some: Mapping[str, Part], others: Mapping[str, Part]) -> bool:
-    return some.keys() == others.keys() and all(some[name] is others[name] for name in some)
 
 
 def _record(records: dict[ClientId, ClientRecord], round: int, client: ClientId) -> ClientRecord:

@@ -27,6 +27,7 @@ from sparsona.training.local import Local
 from sparsona.training.prior import balanced_weights, log_prior
 from sparsona.training.runner import ModelRunner
 from sparsona.wire import DecodeCache, Frame, Ledger, Reference, decode, encode
+from sparsona.wire.known import KnownFrames
 
 
 @dataclass(frozen=True)
@@ -123,9 +124,11 @@ NOTHING = Frame((), Ledger())
 class Worker:
     """Runs clients' turns one after another on one model runner."""
 
-    def __init__(self, setup: Setup, references: ReferenceStore) -> None:
+    def __init__(self, setup: Setup, references: ReferenceStore, known: KnownFrames | None = None) -> None:
+        """`known` are the frames whose messages need no decoding, since the server works in this process."""
         self.setup = setup
         self.references = references
+        self._known = known
         self._last: tuple[Mapping[str, Part], Reference] | None = None
         data, chance = setup.federation.data, setup.client_chance or setup.task.chance
         self.runner = ModelRunner(setup.module, data, setup.objective, chance, setup.device, setup.trainer)
@@ -297,17 +300,19 @@ class Worker:
         if self.setup.method.alone:
             return Message().stamped(job.stamp)
         lengths = self.setup.task.layout.lengths
-        return decode(job.down, self.limit, lengths, self._decoded, self.references.find)
+        decoded = partial(decode, job.down, self.limit, lengths, self._decoded, self.references.find)
+        return decoded() if self._known is None else self._known.take(job.down, decoded)
 
     def _encoded(self, reply: Message, down: Message) -> Frame:
         """Encode the reply against the downlink that it answers."""
         lengths, packing = self.setup.task.layout.lengths, self.setup.packing
         parts = usable(down.parts) if packing != "plain" and len(reply) else {}
-        if not parts:
-            return encode(reply, lengths, packing=packing)
-        if self._last is None or self._last[0] is not down.parts:
+        if parts and (self._last is None or self._last[0] is not down.parts):
             self._last = down.parts, Reference.of(parts)
-        return encode(reply, lengths, packing=packing, reference=self._last[1])
+        frame = encode(reply, lengths, packing=packing, reference=self._last[1] if parts and self._last else None)
+        if self._known is not None:
+            self._known.add(frame.pieces, reply, shared=False)
+        return frame
 
 
 class Evaluator:

@@ -104,3 +104,8 @@ def same(one: Part, other: Part) -> bool:
         if not (np.array_equal(x[::step], y[::step]) and np.array_equal(x, y)):
             return False
     return True
+
+
+def same_objects(some: Mapping[str, Part], others: Mapping[str, Part]) -> bool:
+    """Return whether two messages hold the same objects under the same names."""
+    return some.keys() == others.keys() and all(some[name] is others[name] for name in some)

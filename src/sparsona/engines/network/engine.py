@@ -24,6 +24,7 @@ from sparsona.federation.worker import Job, Outcome
 from sparsona.method import ClientId
 from sparsona.runs.store import ClientStore
 from sparsona.wire import Frame, Ledger, decode, encode
+from sparsona.wire.known import KnownFrames
 
 log = logging.getLogger(__name__)
 
@@ -205,6 +206,8 @@ class NetworkEngine:
     With a `window`, a training phase ends after `window` seconds. Replies that arrive later, but before the deadline,
     come out of a later call of :meth:`run`.
     """
+
+    known: KnownFrames | None = None
 
     def __init__(
         self,
