@@ -5,8 +5,9 @@
 
 Digits, ten clients, Dirichlet 1, an MLP; the names of the rows say what is otherwise. Their servers and clients run
 unchanged, but for three things that this script gives them: the rows of a client, the order of its batches, and all
-clients in every round. Both codes are compared at the same point: what a client uses after the last aggregation. `way`
-is the largest distance of a client's two models, divided by the distance that ours has moved from the start.
+clients in every round. Both codes are compared at the same point: the model that a client uses after the last
+aggregation. `distance` is the largest distance between a client's two models, divided by the distance that ours has
+moved from the start.
 """
 
 from __future__ import annotations
@@ -341,7 +342,7 @@ def main() -> None:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
         sys.modules.setdefault(name, types.ModuleType(name))
-    print("| method | theirs | ours | difference | way |\n|---|---|---|---|---|", flush=True)
+    print("| method | theirs | ours | difference | distance |\n|---|---|---|---|---|", flush=True)
     seeds = [int(seed) for seed in given.seeds.split(",")]
     with tempfile.TemporaryDirectory() as scratch, contextlib.chdir(scratch):
         for name in given.methods.split(",") if given.methods else CASES:
