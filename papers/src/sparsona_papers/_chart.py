@@ -9,36 +9,42 @@ from dataclasses import dataclass
 from pathlib import Path
 
 COLOURS = {"yes": "#00796b", "no": "#c62828", "within noise": "#757575"}
-INTERVAL = re.compile(r"([+-]\d+\.\d+) ± (\d+\.\d+)")
-"""A difference and half of its interval, as evidence has them."""
+INTERVAL = re.compile(r"([+-]\d+\.\d+) (?:± (\d+\.\d+)|\(([+-]\d+\.\d+) to ([+-]\d+\.\d+)\))( points)?")
+"""A difference and its interval in a row's evidence: half its width, or its ends. In points, or else as a share."""
 
 
 @dataclass(frozen=True)
 class Bar:
-    """A claim, its verdict, and the interval of the difference that decides it."""
+    """A claim, its verdict, and the deciding difference in points, with the ends of its interval."""
 
     claim: str
     verdict: str
     value: float
-    half: float
+    low: float
+    high: float
 
 
 def bars(table: Sequence[str]) -> list[Bar]:
     """Read the rows of a table of verdicts; rows without a difference are left out.
 
-    >>> bars(["| A above B | yes | day: +0.0948 ± 0.0192, 3 seeds |", "| A saves bytes | yes | 0.1 of the other's |"])
-    [Bar(claim='A above B', verdict='yes', value=0.0948, half=0.0192)]
+    >>> bars(["| A above B | yes | day: +0.5 ± 0.25, 3 seeds |", "| A saves bytes | yes | 0.1 of the other's |"])
+    [Bar(claim='A above B', verdict='yes', value=50.0, low=25.0, high=75.0)]
+    >>> bars(["| A above B | within noise | +1.5 (-0.5 to +2.0) points |"])
+    [Bar(claim='A above B', verdict='within noise', value=1.5, low=-0.5, high=2.0)]
     """
     found = []
     for row in table:
         cells = [cell.strip() for cell in row.strip().strip("|").split(" | ")]
-        if len(cells) == 3 and cells[1] in COLOURS and (number := INTERVAL.search(cells[2])):
-            found.append(Bar(cells[0].replace("`", ""), cells[1], float(number[1]), float(number[2])))
+        if len(cells) == 3 and cells[1] in COLOURS and (match := INTERVAL.search(cells[2])):
+            value, scale = float(match[1]), 1 if match[5] else 100
+            half = float(match[2] or 0)
+            ends = (value - half, value + half) if match[2] else (float(match[3]), float(match[4]))
+            found.append(Bar(cells[0].replace("`", ""), cells[1], scale * value, scale * ends[0], scale * ends[1]))
     return found
 
 
-def draw_bars(found: Sequence[Bar], to: Path) -> None:
-    """Draw one line per claim: a dot for the difference in points, a bar for its interval."""
+def draw_bars(found: Sequence[Bar], to: Path, of: str = "difference in points") -> None:
+    """Draw one line per claim: a dot for the difference, a bar for its interval; `of` names the axis."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
@@ -49,15 +55,15 @@ def draw_bars(found: Sequence[Bar], to: Path) -> None:
         axes = figure.subplots()
         axes.axvline(0, color="black", linewidth=0.8)
         for y, bar in enumerate(found):
-            points = (100 * bar.value, 100 * bar.half)
-            axes.errorbar(points[0], y, xerr=points[1], fmt="o", capsize=3, color=COLOURS[bar.verdict])
+            ends = [[bar.value - bar.low], [bar.high - bar.value]]
+            axes.errorbar(bar.value, y, xerr=ends, fmt="o", capsize=3, color=COLOURS[bar.verdict])
         for word in dict.fromkeys(bar.verdict for bar in found):
             axes.plot([], [], "o-", color=COLOURS[word], label=word)
         axes.set_yticks(range(len(found)), labels, fontsize=7)
         axes.invert_yaxis()
         axes.set_xscale("symlog", linthresh=5)
         axes.xaxis.set_major_formatter("{x:g}")
-        axes.set_xlabel("difference in points, with its 95 % interval (the scale is logarithmic beyond 5)", fontsize=8)
+        axes.set_xlabel(f"{of}, with its 95 % interval (the scale is logarithmic beyond 5)", fontsize=8)
         axes.grid(axis="x", alpha=0.3)
         figure.legend(loc="outside upper right", ncols=3, fontsize=8, frameon=False)
         to.parent.mkdir(exist_ok=True)

@@ -7,6 +7,7 @@ directory: a run that is kept is not run again, either, unless it is asked for.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -98,11 +99,16 @@ def card(names: Sequence[str], results: Path, text: str) -> str:
 
 
 def chart(page: Path) -> Path | None:
-    """Draw the verdicts of a page into the picture that it shows; None if it shows none."""
+    """Draw a page's verdicts into the picture that it shows; None if it shows none.
+
+    The picture's text says what the axis is, up to its first comma.
+    """
     text, picture = page.read_text(encoding="utf-8"), Path("img") / f"{page.stem}.svg"
-    if HEADLINES[0] not in text or f"({picture.as_posix()})" not in text:
+    shown = re.search(rf"!\[([^],]*)[^]]*\]\({re.escape(picture.as_posix())}\)", text)
+    if shown is None:
         return None
-    draw_bars(bars(_parts(text, *HEADLINES)[1].splitlines()), page.parent / picture)
+    table = _parts(text, *HEADLINES)[1] if HEADLINES[0] in text else text
+    draw_bars(bars(table.splitlines()), page.parent / picture, shown[1])
     return page.parent / picture
 
 
