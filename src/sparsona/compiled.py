@@ -23,18 +23,16 @@ log = logging.getLogger(__name__)
 F = TypeVar("F", bound=Callable[..., Any])
 
 Places: TypeAlias = npt.NDArray[np.uint64]
-"""Positions as a kernel wants them: unsigned, they are not looked at for counting from the end."""
+"""Positions for a kernel. Unsigned numbers need no check for negative indices."""
 
 KERNEL: tuple[Literal["C"], Literal["A"], Literal["W"]] = ("C", "A", "W")
-"""What `numpy.require` is to ask of a caller's array: others make a kernel compile once more, which takes longer than
-the copy that some need.
-"""
+"""Requirements for arrays of callers. Other arrays are copied, since compiling a kernel for them takes longer."""
 
 
 @cache
 def _fingerprint(folder: Path) -> str:
-    """Of all sources in a folder. A compiled kernel contains those it calls, from whatever file, but numba only
-    looks at the file that the kernel itself is in: without this, an update could leave half of the old code at work.
+    """Return the fingerprint of all sources in a folder. A compiled kernel contains the kernels that it calls, also
+    those of other files. But numba only checks the kernel's own file, so an update could leave old code in use.
     """
     sources = [Path(__file__), *sorted(folder.glob("*.py"))]
     return f"{zlib.crc32(b''.join(source.read_bytes() for source in sources)):08x}"
@@ -76,8 +74,8 @@ def _take_temporary_cache() -> bool:
 
 
 def compiled(function: F) -> F:
-    """Compile `function` on its first call, once a machine: the code is cached on disk, under a name of its own for
-    every state of the sources beside it. Sums keep the order they are written in.
+    """Compile `function` on its first call, once per machine. The code is cached on disk, under another name for every
+    state of the sources beside it. Sums keep the order they are written in.
 
     Kernels of the wire use 64-bit integers throughout and no floating point, so that every machine writes the same
     bytes.
@@ -87,9 +85,9 @@ def compiled(function: F) -> F:
 
 
 def compiled_sums(function: F) -> F:
-    """The same for the arithmetic of models: sums are taken in the order that is fastest on this machine.
+    """Compile arithmetic of models: sums are taken in the order that is fastest on this machine.
 
-    Results differ in the last bits from one kind of processor to another. What is not a number stays so.
+    Results differ in the last bits from one kind of processor to another. NaN stays NaN.
     """
     function.__qualname__ += f".{_fingerprint(Path(function.__code__.co_filename).parent)}"
     loose = {"reassoc", "contract", "nsz"}
@@ -99,33 +97,33 @@ def compiled_sums(function: F) -> F:
 if TYPE_CHECKING:
 
     def i64(number: Any) -> int:
-        """`number` as the 64-bit integer that kernels calculate with; to the type checker an int."""
+        """Return `number` as the 64-bit integer of kernels; to the type checker it is an int."""
 
     def u64(number: Any) -> int:
-        """The same without a sign: for bits, and for places that are not looked at for counting from the end."""
+        """Return `number` without a sign: for bits, and for places, which then need no check for negative indices."""
 
     def i32(number: Any) -> int:
-        """Half as wide: for loops over arrays of such numbers, of which the machine takes twice as many at a time."""
+        """Return a 32-bit integer, for loops over arrays of such numbers: the machine takes twice as many at a time."""
 
     def u32(number: Any) -> int:
         """The same without a sign."""
 
     def bit_length(number: int) -> int:
-        """How many bits a number below 2**32 that is not negative has; 0 has none."""
+        """Return the number of bits of a number in 0 .. 2**32 - 1; 0 has none."""
 
     def zeros_at_end(number: int) -> int:
-        """How many zeros the bits of a number end in; 64 if it is 0."""
+        """Return the number of trailing zero bits; 64 for 0."""
 
     def load64(data: npt.NDArray[np.uint8], at: int) -> int:
-        """The eight bytes from `at` on, the lowest first. They must be there: nothing checks it."""
+        """Load eight bytes from `at` on, the lowest first. The caller guarantees that they exist."""
 
     def store64(data: npt.NDArray[np.uint8], at: int, number: int) -> None:
-        """Write a number into the eight bytes from `at` on, the lowest first. They must be there: nothing checks it."""
+        """Store a number in eight bytes from `at` on, the lowest first. The caller guarantees that they exist."""
 
 else:
 
     def _as(kind):
-        """A cast within the function that has it: `numpy.int64(number)` would be compiled for each type of number."""
+        """Cast inside the calling kernel. `numpy.int64(number)` would be compiled for each type of number."""
 
         @intrinsic
         def cast(context, number):
@@ -154,7 +152,7 @@ else:
         return numba.int64(numba.uint64), code
 
     def _eight_bytes(context, builder, kind, data, at):
-        """A pointer to eight bytes of an array."""
+        """Return a pointer to eight bytes of an array."""
         start = cgutils.create_struct_proxy(kind)(context, builder, data).data
         word = ir.IntType(64)
         return builder.bitcast(builder.gep(start, [at]), word.as_pointer())
@@ -163,7 +161,7 @@ else:
         return number if sys.byteorder == "little" else builder.bswap(number)
 
     def _are_bytes(data):
-        """Whether byte `at` of an array stands `at` bytes behind its start; numba refuses to compile what is None."""
+        """Return whether an array is contiguous bytes; for any other array numba refuses to compile the kernel."""
         return isinstance(data, numba.types.Array) and (data.dtype, data.ndim, data.layout) == (numba.uint8, 1, "C")
 
     @intrinsic

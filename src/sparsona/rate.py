@@ -48,9 +48,10 @@ def settled(prepared: Prepared, folder: RunDirectory | None = None) -> Prepared:
 
 
 def search_rate(prepared: Prepared) -> RateSearch | None:
-    """Walk the ladder from the usual rate, down or up, as long as the next rate scores better.
+    """Try rates from the usual one, downwards or upwards, as long as the next rate scores better.
 
-    None, and the usual rate stays, if the method does not use it, with a privacy budget, or without validation rows.
+    Return None, and keep the usual rate, with a privacy budget, without validation rows, or if the method does not use
+    it.
     """
     setup, ladder = prepared.setup, _ladder(prepared)
     rounds = min(LONGEST, math.ceil(setup.task.rounds / SHARE))

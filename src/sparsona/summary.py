@@ -36,7 +36,8 @@ def summary_of(
     answers: Mapping[ClientId, Answers] | None = None,
     search: RateSearch | None = None,
 ) -> dict[str, Any]:
-    """What summary.json holds. `whole` is the digest of the run, `agreed` what its owners agreed on before round 1.
+    """Return the content of summary.json. `whole` is the digest of the run, `agreed` the agreement of its owners before
+    round 1.
 
     `answers` are those of the clients' models for their test rows, where the engine has them. `search` is how the
     learning rate was chosen: its bytes and seconds are in the totals, like those of the agreement.
@@ -98,7 +99,7 @@ def summary_of(
 
 
 def unfinished_summary(experiment: Experiment, metric: str, run_log: RunLog) -> dict[str, Any]:
-    """What is known of a run that has not ended: its rounds so far, and no digest."""
+    """Return the summary of an unfinished run: its rounds so far, without a digest."""
     return {
         "finished": False,
         "method": experiment.method,
@@ -115,7 +116,7 @@ def unfinished_summary(experiment: Experiment, metric: str, run_log: RunLog) -> 
 
 
 def _privacy(setup: Setup, rounds: Rounds) -> dict[str, Any]:
-    """The epsilon that each client has spent, the use of its last model included; `largest` is the most of any."""
+    """Return each client's spent epsilon, including the use of its last model; `largest` is the maximum."""
     spent = {}
     for client, one in sorted((setup.privacy or {}).items()):
         queries = min(one.most, (rounds.engine.store.get(client).queries or 0) + one.use)
@@ -134,7 +135,7 @@ def _scores(metrics: Sequence[str], run_log: RunLog) -> dict[str, Any]:
 
 
 def _constant(setup: Setup, fewest: int) -> dict[str, float | None] | None:
-    """What the constant answer scores by the metric that decides; None where the engine does not have the rows."""
+    """Return the score of the constant answer by the deciding metric; None if the engine lacks the rows."""
     objective, data = setup.objective, setup.federation.data
     one = _metric_of(objective.metric_name, objective.metrics)
     if one is None or objective.task is None or not len(data):
@@ -171,7 +172,7 @@ def _add_pooled(summary: dict[str, Any], setup: Setup, run_log: RunLog, answers:
 
 
 def _undefined(metrics: Sequence[str], clients: Sequence[ClientScores]) -> dict[str, Any]:
-    """By metric, the clients that have enough test rows and yet no score, and why."""
+    """Return, per metric, the clients that have enough test rows but no score, and the reason."""
     found = {}
     for number, metric in enumerate(metrics):
         scores = {one.client: (one.others.get(metric, {}) if number else one.scores).get("pre") for one in clients}

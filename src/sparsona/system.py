@@ -1,4 +1,4 @@
-"""What operating systems do differently: locks, signals, the cores of a process, and how much memory it has held.
+"""Functions that differ between operating systems: locks, signals, cores and memory of a process.
 
 POSIX has :mod:`fcntl` and :mod:`resource`, Windows has neither. They are imported where they are used, so that
 ``import sparsona`` works everywhere.
@@ -58,7 +58,7 @@ def peak_rss_kb(children: bool = False) -> int:
 
 
 def free_memory() -> int:
-    """Bytes that a process can still take without swapping; all that there could be where it is not known."""
+    """Return the bytes that a process can still take without swapping; if unknown, the largest possible number."""
     try:
         with open("/proc/meminfo", encoding="ascii") as file:
             found = {line.partition(":")[0]: line.split()[1] for line in file}
@@ -89,9 +89,9 @@ def stopped_by_sigterm() -> Iterator[None]:
 
 
 class StopRequest:
-    """Within its block the first Ctrl-C sets `asked`, and the next raises KeyboardInterrupt.
+    """Within the block the first Ctrl-C sets `asked`, and the next raises KeyboardInterrupt.
 
-    Where it is not `wanted`, or not in the main thread, the first one raises already.
+    If not `wanted`, or outside the main thread, the first one raises.
     """
 
     def __init__(self, wanted: bool) -> None:

@@ -1,4 +1,4 @@
-"""What is printed and logged: texts from outside are shown, and never obeyed by a terminal.
+"""Output and logs: control characters in texts from outside become visible codes.
 
 File, column, class and client names, a remote owner's reasons: all pass :func:`sparsona.errors.printable` here.
 """
@@ -25,19 +25,19 @@ class PlainConsole(Console):
         return super().render_str(lines_of(text), **options)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """All that is printed comes through here, a `Text` that was made elsewhere included."""
+        """Render any output, also a `Text` that was made elsewhere."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=lines_of(segment.text))
 
 
 class Screen:
-    """A terminal to which a program writes data of others: their control characters become visible codes."""
+    """A terminal stream that turns control characters into visible codes."""
 
     def __init__(self, screen: IO[str]) -> None:
         self._screen = screen
 
     def write(self, text: str, /) -> int:
-        """Write a text, without what a terminal would obey."""
+        """Write a text without control characters."""
         self._screen.write(lines_of(text))
         return len(text)
 

@@ -10,7 +10,7 @@ SCALARS = frozenset({type(None), bool, int, float, str})
 
 
 def leaves(tree: Any, whole: type | tuple[type, ...] = ()) -> Iterator[Any]:
-    """What a tree is made of, in its order. A value of a type in `whole` is one leaf.
+    """Return the leaves of a tree, in its order. A value of a type in `whole` is one leaf.
 
     >>> list(leaves({"a": (1, 2.5), "b": [None]}))
     [1, 2.5, None]
@@ -31,7 +31,7 @@ def leaves(tree: Any, whole: type | tuple[type, ...] = ()) -> Iterator[Any]:
 
 
 def replaced(tree: Any, new: Callable[[Any], Any], whole: type | tuple[type, ...] = ()) -> Any:
-    """The tree with `new(leaf)` in the place of each leaf that is no number and no text; what stays is not copied.
+    """Return the tree with `new(leaf)` for each leaf except numbers and texts; unchanged parts are not copied.
 
     >>> replaced({"a": (b"x", 2)}, bytes.decode)
     {'a': ('x', 2)}

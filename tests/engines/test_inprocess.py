@@ -21,7 +21,7 @@ from sparsona.message import Message, Vector
 from sparsona.methods.fedavg import FedAvg
 from sparsona.runs.state import digest
 from sparsona.testing import tiny_setup
-from sparsona.wire import Ledger
+from sparsona.wire import Ledger, decode
 from sparsona.wire.known import EVERY
 
 
@@ -37,13 +37,13 @@ class Decoded:
     """How many frames the loop and its workers have decoded."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.count, self._decode = 0, worker.decode
+        self.count = 0
         for module in (worker, loop):
             monkeypatch.setattr(module, "decode", self._counting)
 
     def _counting(self, *given: Any, **named: Any) -> Message:
         self.count += 1
-        return self._decode(*given, **named)
+        return decode(*given, **named)
 
 
 def run(setup: Setup, engine: InProcess) -> tuple[str, list[Ledger]]:
@@ -80,10 +80,8 @@ def test_plain_packing_decodes_everything() -> None:
 
 @pytest.mark.parametrize("where", [worker, loop], ids=["client", "server"])
 def test_a_decoder_that_errs_ends_the_run(where: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    right = where.decode
-
     def wrong(*given: Any, **named: Any) -> Message:
-        found: Message = right(*given, **named)
+        found = decode(*given, **named)
         weights: Vector = found.vector("weights") + np.float32(1)
         return Message.of({**found.parts, "weights": weights}, found.stamp)
 

@@ -49,7 +49,7 @@ def load(store: Store) -> Dataset:
 
 
 def _read(store: Store, files: Sequence[Path]) -> Mapping[str, Array]:
-    """File by file, since one of them as Python lists is a hundred times its bytes as pixels."""
+    """Read file by file, since a file as Python lists takes a hundred times the memory of its pixels."""
     writers: dict[str, int] = {}
     images: list[Array] = []
     labels: list[Array] = []

@@ -32,7 +32,7 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 def is_random(data: Any) -> bool:
-    """Whether a Dataset gives other inputs when it is read a second time."""
+    """Return whether a Dataset gives other inputs when it is read a second time."""
     if isinstance(data, torch.utils.data.IterableDataset | torch.utils.data.TensorDataset) or not len(data):
         return False
     if not isinstance(data[0], tuple | list) or isinstance(data[0][0], Mapping | tuple):

@@ -3,8 +3,9 @@ entries of their updates as powers of two, the server moves by their element-wis
 step likewise, and both sides keep what was not sent for later. A client uses the running mean of its trained models.
 
 Three things keep the channel from running away: momentum is cleared where an entry was broadcast (Lin and others, "Deep
-Gradient Compression", ICLR 2018), no step is longer than two median replies, and what waits at a client is dropped as
-far as the others have moved the model there meanwhile."""
+Gradient Compression", ICLR 2018), no step is longer than two median replies, and a client's residual is reduced where
+the others have already moved the model.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ from sparsona.options import option
 from sparsona.training.local import Local
 
 FINEST = 2.0**-18
-"""Smaller steps of a weight wait. So sums of steps are exact in float32: a client that missed some gets their sum."""
+"""Smaller steps of a weight are kept for later. So sums of steps are exact in float32, for clients that missed some."""
 LONGEST = 2.0
 """The longest step in median replies, times `server.lr`. More than 1: the largest entries of replies lie apart."""
 

@@ -1,4 +1,4 @@
-"""What a metric is: a number from a model's answers, and how that number is read."""
+"""Metrics: functions from a model's answers to a number, and how that number is shown."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Unit: TypeAlias = Literal["%", "number", "target"]
 
 @dataclass(frozen=True)
 class Answers:
-    """What a model answers for some rows, and what is true.
+    """A model's answers for some rows, and the truth.
 
     Classification: `predictions` and `targets` are class numbers, `probabilities` is (rows, classes). A target that is
     no class of the model is -1. Multi-label: all three are (rows, labels), and a missing label is NaN. Regression: all
@@ -38,7 +38,7 @@ class Answers:
 
     @property
     def is_binary(self) -> bool:
-        """Whether there are two classes."""
+        """Return whether there are two classes."""
         return self.probabilities.shape[1:] == (2,)
 
     def take(self, rows: Indices) -> Answers:
@@ -47,7 +47,7 @@ class Answers:
         return replace(self, predictions=said, probabilities=given, targets=true)
 
     def label(self, number: int) -> Answers:
-        """One label as a question with two answers, for the rows that have it."""
+        """Return one label as a binary question, for the rows with a known value."""
         targets = self.targets.reshape(self.predictions.shape)[:, number]
         known = ~np.isnan(targets)
         yes = self.probabilities[known, number]
@@ -61,7 +61,8 @@ class Answers:
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric: `of` makes one number of answers, or, if it is `additive`, one number per row, whose mean counts.
+    """A metric: `of` turns answers into one number, or, if `additive`, into one number per row, of which the mean
+    counts.
 
     `of` returns NaN where the metric is not defined; `undefined` says in words when that is. It is called with at least
     one row. Of several labels an additive metric takes the mean over all known cells, another one over the labels.
@@ -73,7 +74,7 @@ class Metric:
     higher_is_better: bool = True
     additive: bool = False
     by_class: bool = False
-    """Whether it takes the rows of one class by themselves, so that few rows of a class decide it."""
+    """True if it is computed per class, so that few rows of a class can decide it."""
     undefined: str = "it has no rows"
     name: str = ""
     label: int | None = None

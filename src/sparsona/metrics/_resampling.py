@@ -15,7 +15,7 @@ DRAWS = 400
 SWAPS = 399
 """The most random swaps of a paired test: the least p-value is 1 / 400."""
 ENOUGH = 10
-"""Swaps that do as well as the truth, after which a paired test need not go on (Besag and Clifford, 1991)."""
+"""Number of swaps as good as the truth after which a paired test stops (Besag and Clifford, 1991)."""
 NUMBERS = 2**22
 """Random numbers that are held at once."""
 
@@ -42,9 +42,8 @@ def bootstrap(metric: Metric, answers: Answers, rng: np.random.Generator) -> tup
 def paired_test(metric: Metric, mine: Answers, theirs: Answers, rng: np.random.Generator) -> tuple[float, float]:
     """By how much `mine` are better than `theirs`, and the p-value of no difference; NaN where there is no score.
 
-    If the two models were alike, it would be chance which of them gave which answer to a row. So the answers to random
-    rows are swapped, and the p-value is the share of swaps that make a difference as large as the true one. It is exact
-    for any metric and any number of rows; two rows give at least 0.5.
+    The answers to random rows are swapped between the models. The p-value is the share of swaps with a difference at
+    least as large as the true one. It is exact for any metric and any number of rows; two rows give at least 0.5.
     """
     sign = 1.0 if metric.higher_is_better else -1.0
     gain = sign * (metric.value(mine) - metric.value(theirs))

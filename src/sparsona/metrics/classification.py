@@ -13,11 +13,11 @@ ONE_CLASS = "its rows are all of one class"
 BINS = 10
 """Bins of the calibration error, of equal widths."""
 LEAST = float(np.finfo(np.float64).eps)
-"""The least probability that counts, so that one row that was thought impossible does not make all infinite."""
+"""Lower bound of probabilities, so that one row with probability 0 does not make the mean infinite."""
 
 
 def _asked(answers: Answers) -> list[int]:
-    """The positive class of two; of several, those that some row has.
+    """Return the positive class of two, or all occurring classes of several.
 
     A target without a class of the model (-1) counts against all of them.
     """
@@ -157,7 +157,7 @@ def calibration_error(answers: Answers) -> float:
 
 
 def bins_of(answers: Answers) -> tuple[Array, Array, Array]:
-    """The number of each row's bin, what was promised for the row, and whether it came true.
+    """Return per row the number of its bin, the predicted probability, and whether the prediction was right.
 
     With two classes it is the probability of the positive one, with more that of the likeliest.
     """

@@ -38,7 +38,7 @@ class Perceptron(nn.Module):
 
 @MODELS.named("logistic")
 def logistic(shape: tuple[int, ...], outputs: int) -> nn.Module:
-    """The convex one: any shape of sample, no hidden layer, `fc1` is the head.
+    """Build logistic regression for any shape of sample: no hidden layer, `fc1` is the head.
 
     >>> logistic((54,), 7)
     Logistic(
@@ -53,8 +53,8 @@ def logistic(shape: tuple[int, ...], outputs: int) -> nn.Module:
 def mlp(shape: tuple[int, ...], outputs: int, hidden: int = 50) -> nn.Module:
     """Works on any shape of sample, small images included; `fc2` is the head.
 
-    The default width is that of the toy in FedPSE's listing (Dense 50 ReLU, Dense 10); its ReLU on the output is an
-    error of the listing and left out, the loss wants logits.
+    The default width is that of the toy in FedPSE's listing (Dense 50 ReLU, Dense 10); its ReLU on the output is left
+    out as an error, because the loss takes logits.
 
     >>> mlp((1, 8, 8), 10, hidden=20)
     Perceptron(

@@ -53,7 +53,7 @@ class ClassMeans:
         return {"known": self.known, "means": self.rows.ravel()}
 
     def updated(self, replies: Iterable[tuple[ClassMeans, Vector]]) -> ClassMeans:
-        """Average means by their classes' counts. A class of which no reply knows keeps its mean."""
+        """Average means by their classes' counts. A class that no reply contains keeps its mean."""
         total = np.zeros(self.known.size)
         sums = np.zeros((self.known.size, self.rows.shape[1]))
         for means, counts in replies:
@@ -76,7 +76,7 @@ class ClassMeans:
         return out
 
     def strays(self, points: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """The mean square of each point's difference from the mean of its class; 0 where the class is not known."""
+        """Return each point's mean squared difference from the mean of its class; 0 if the class is unknown."""
         table = torch.zeros(self.known.size, self.rows.shape[1])
         table[torch.tensor(self.known.indices)] = torch.tensor(self.rows)
         known = torch.tensor(self.known.mask(), dtype=torch.float32, device=points.device)

@@ -1,6 +1,6 @@
 """The best round: which of the models that a client has used stays when training is over.
 
-Later rounds are not always better ones. Whether a round was good is seen on validation rows only, by the first metric.
+The best round is chosen on validation rows, by the first metric.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class KeptModel:
 
 @dataclass(frozen=True)
 class KeptModels:
-    """The models that a client keeps: the best one so far, and the newest, which may turn out to be the best."""
+    """The models that a client keeps: the best one so far, and the newest one."""
 
     best: KeptModel | None = None
     newest: KeptModel | None = None
@@ -40,8 +40,8 @@ class KeptModels:
     def noted(self, model: KeptModel, best_round: int) -> KeptModels:
         """Return what is kept after one more evaluation, where the federation chooses the round.
 
-        The federation knows only after the evaluation whether it was the best one. So the newest model waits beside
-        that of `best_round`, the best of the rounds before (0: there is none yet).
+        The federation knows only after the evaluation whether it was the best one. So the newest model is kept beside
+        that of `best_round`, the best earlier round (0: none yet).
 
         >>> first = KeptModels().noted(KeptModel(1, (), None, 0.5), 0)
         >>> kept = first.noted(KeptModel(2, (), None, 0.4), best_round=1)
@@ -74,7 +74,7 @@ def kept_model(round: int, model: Model, buffers: Vector | None, score: float) -
 
 
 def _better(one: KeptModel, other: KeptModel, higher_is_better: bool) -> bool:
-    """Whether a model has the better score. Without scores the newer one is taken."""
+    """Return whether a model has the better score. Without scores the newer one is taken."""
     if math.isnan(one.score) or math.isnan(other.score):
         return math.isnan(other.score)
     return one.score > other.score if higher_is_better else one.score < other.score

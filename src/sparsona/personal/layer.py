@@ -1,8 +1,8 @@
 """The personal layer: what a client uses, made of the model that the method makes.
 
 A method makes its model; this layer turns it into the one that is measured, saved and exported. It knows no method, and
-no method knows it. It has a declared state for each client, which stays on the client's side. Of a pool with common
-weights a few numbers travel: how the validation loss depends on the weights, and the weights.
+no method knows it. It has a declared state for each client, which stays on the client's side. With common weights of a
+pool, two things travel: derivatives of the validation loss, and the weights.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class PersonalLayer:
         return dataclasses.replace(self, pool=(*alone, "own", "shared", *tables))
 
     def start(self, task: Task, client: ClientId) -> PersonalState | None:
-        """Return the state before the client's first turn; None where nothing is to be remembered."""
+        """Return the state before the client's first turn; Return None if the layer needs no state."""
         if len(set(self.pool)) < len(self.pool):
             raise InputError(f"personal.pool names a model twice: {', '.join(self.pool)}")
         if not (self.average or {"alone", "own", "trees", "linear"} & set(self.pool)):
@@ -93,7 +93,7 @@ class PersonalLayer:
 
     @property
     def told(self) -> int:
-        """How many numbers a client tells of its pool with a reply: none unless the weights depend on all clients."""
+        """Return the count of numbers about its pool that a client sends: 0 unless weights depend on all clients."""
         return statistics_size(len(self.pool)) if len(self.pool) > 1 and self.weights != "equal" else 0
 
     def before(self, state: PersonalState | None, local: Local) -> PersonalState | None:
@@ -111,7 +111,7 @@ class PersonalLayer:
     ) -> Vector | None:
         """Return how the loss on the client's validation rows depends on the weights, for the server to add up.
 
-        None where nothing is to be told, or of fewer rows than the owner lets count.
+        Return None if the weights do not depend on all clients, or with fewer rows than the owner allows.
         """
         rows = len(local.split.validation)
         if not self.told or rows < max(1, local.least_rows):
@@ -180,9 +180,9 @@ def _or_equal(common: Vector | None, experts: int) -> Vector:
 
 
 def _on_validation_rows(experts: Sequence[Model], local: Local) -> tuple[Table, Table | None]:
-    """Return what each expert says of the validation rows: probabilities of what is true; or numbers, and the targets.
+    """Return each expert's answers for the validation rows: probabilities of the truth, or numbers and the targets.
 
-    An expert that was refitted on these rows is asked as it was before.
+    An expert that was refitted on these rows answers in its state before that.
     """
     columns = [local.validation_outputs(held_out(expert)).double() for expert in experts]
     targets = local.validation_targets()

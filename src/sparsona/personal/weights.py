@@ -17,9 +17,9 @@ from sparsona.message import Vector
 Table = npt.NDArray[np.float64]
 
 SHRINK = 16.0
-"""As many rows as the common weights count for in the fit of a client's own."""
+"""Number of rows for which the common weights count when a client fits its own."""
 LEAST = 1e-6
-"""The least probability of a row: one row alone may not decide."""
+"""Lower bound of a row's probability, so that no single row decides."""
 STEPS = 400
 
 

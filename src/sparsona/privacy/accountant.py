@@ -18,7 +18,7 @@ from sparsona.errors import InputError
 GRID = 5e-3
 """The grid on which privacy losses are rounded upwards: a coarser one is faster, and its epsilon larger."""
 CLOSE = 1.002
-"""How far the noise that is found may be above the least one."""
+"""Relative tolerance of the noise above the least sufficient one."""
 MOST_NOISE = 1e5
 
 

@@ -20,7 +20,7 @@ from sparsona.privacy.mechanism import BudgetSpent, Mechanism
 from sparsona.privacy.settings import PrivacySettings
 
 SLACK, LEAST = 1e-9, 0.01
-"""Sums of epsilons and deltas are compared up to the first share; a smaller rest than the second is no budget."""
+"""Relative tolerance of sums of epsilons and deltas, and the smallest remainder that counts as a budget."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,10 @@ class OwnerLedger:
         return _total(self._entries)
 
     def planned(self, run: str, settings: PrivacySettings, plan: Callable[[PrivacySettings], Mechanism]) -> Mechanism:
-        """The mechanism of a run: the reserved one, or one that `plan` makes within what is left of the budget.
+        """Return the mechanism of a run: the reserved one, or one that `plan` makes within the remaining budget.
 
-        A run that asks for a part of what is left gets at most that part of delta: later runs need some, too.
+        A run that requests a share of the remaining epsilon gets at most that share of delta, because later runs need
+        some.
         """
         if run in self._entries:
             return self._entries[run].mechanism
@@ -68,7 +69,9 @@ class OwnerLedger:
         return plan(replace(settings, delta=min(settings.delta, share * left[1])))
 
     def begin(self, run: str, mechanism: Mechanism, turn: bytes) -> tuple[int, Callable[[int], None]]:
-        """The first query of a turn, and what charges its queries. `turn` is all that its answer depends on."""
+        """Return the first query of a turn, and the function that charges its queries. `turn` holds everything on which
+        its answer depends.
+        """
         name = hashlib.sha256(turn).hexdigest()
         found = self._entries.get(run) or Entry(mechanism, mechanism.epsilon(mechanism.most))
         first = found.first if found.turn == name else found.used

@@ -69,8 +69,8 @@ class Query:
 class Meter:
     """The queries of one client's turn. `used` counts all of the client's queries in this run, this turn's included.
 
-    `charge` is told the new number before a query is answered. Each query has random numbers of its own, derived from
-    its number, which is never used twice.
+    `charge` gets the new number before a query is answered. Each query has random numbers of its own, derived from its
+    number, which is never used twice.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ def _source(chance: Chance, client: str, number: int) -> _Source:
 
 
 class SecretSource:
-    """Random numbers that cannot be told without the key, however many of them are seen: SHAKE256 of the key."""
+    """Random numbers that reveal nothing about each other without the key: SHAKE256 of the key."""
 
     def __init__(self, key: bytes) -> None:
         self._key, self._asked = key, 0

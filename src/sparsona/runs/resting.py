@@ -1,4 +1,4 @@
-"""What a server need not have in memory: the parts of its state that grow with the clients, in files past a budget.
+"""Server state that grows with the number of clients: beyond a memory budget it is kept in files.
 
 A value of a :class:`~sparsona.by_client.ByClient` becomes a file that is named by its content, so a checkpoint
 names it and copies nothing. A large array, such as one with one row per client, becomes a file that is mapped: the
@@ -23,25 +23,25 @@ from sparsona.runs.store import check_sha256, state_bytes
 from sparsona.tree import leaves, replaced
 
 BUDGET = 256 * 2**20
-"""Bytes of what a server has for its clients that stay in memory."""
+"""Bytes of client state on the server that stay in memory."""
 
 SHARE = 4
 """An array is large if it takes more than the budget divided by this number."""
 
 WHOLE = 2**20
-"""Bytes of clients' values that a checkpoint writes anew each time. Of more it writes what has changed."""
+"""Up to this many bytes, a checkpoint writes all clients' values; beyond, only the changed ones."""
 
 NAMES = "[0-9a-f]{64}|rows-[0-9]+"
 """The files of values, and those of large arrays."""
 
 
 def read_resting(folder: Path, name: str) -> bytes:
-    """The bytes of a value at rest. One that is missing or not as it was written is refused."""
+    """Return the bytes of a stored value; raise an error if it is missing or damaged."""
     return check_sha256(folder / name, name, f"{folder / name}, a part of the server's state,")
 
 
 def resting_names(state: Any) -> set[str]:
-    """The names of all values of a state that are at rest."""
+    """Return the names of all values of a state that are in files."""
     return {v.name for found in _parts(state) if isinstance(found, ByClient) for v in _values(found, Resting)}
 
 
@@ -67,8 +67,8 @@ class RestingStore:
         """Bytes of clients' values that the last state has in memory."""
 
     def written(self, state: Any) -> Any:
-        """The same state for a checkpoint: what clients have is in files, unless it is little. What has not changed
-        since the last time is not written again.
+        """Return the state for a checkpoint: clients' values are in files, unless they are small. Unchanged values are
+        not written again.
 
         >>> store = RestingStore(whole=1000)
         >>> state = ByClient({name: np.zeros(100) + ord(name) for name in "abc"})
@@ -150,7 +150,7 @@ class RestingStore:
         return view
 
     def keep(self, state: Any) -> None:
-        """Discard what this state does not need. A mapped file goes at once: no checkpoint names it."""
+        """Remove values that this state does not use. Mapped files go at once, because no checkpoint names them."""
         arrays = {id(part) for part in _parts(state) if isinstance(part, np.ndarray)}
         for key in self._mapped_files.keys() - arrays:
             self._mapped_files.pop(key)[1].unlink(missing_ok=True)

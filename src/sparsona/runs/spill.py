@@ -1,5 +1,4 @@
-"""Values in memory up to a budget, the rest in files: the one mechanism behind client states, references and the
-server's state."""
+"""Values in memory up to a budget, the rest in files: for client states, references and the server's state."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ class SpillStore(Generic[T]):
 
     A name stands for one content: a hash, or a version. So a checkpoint names files and copies nothing. A file that a
     checkpoint may name outlives its value: :meth:`discard` forgets, :meth:`sweep` removes after the next checkpoint.
-    Files are in a temporary folder, where nothing need be kept, until :meth:`settle` or :meth:`adopt` names another.
+    Files are in a temporary folder until :meth:`settle` or :meth:`adopt` names another.
 
     `size` gives a value's bytes in memory and `encode` those of its file; a store without `encode` writes no value.
     No file is ever removed whose name does not match `pattern`. Several threads may use one store.
@@ -66,7 +65,7 @@ class SpillStore(Generic[T]):
 
     @property
     def scratch(self) -> Path | None:
-        """The temporary folder, None where there is none."""
+        """Return the temporary folder; None if there is none."""
         return Path(self._scratch.name) if self._scratch else None
 
     @property
@@ -75,7 +74,7 @@ class SpillStore(Generic[T]):
         return len(self._hot), self._total
 
     def is_file(self, name: str) -> bool:
-        """Whether the value has been written."""
+        """Return whether the value has been written."""
         return name in self._files
 
     def find(self, name: str) -> T | None:
@@ -106,7 +105,7 @@ class SpillStore(Generic[T]):
             return None
 
     def save(self, names: Iterable[str] | None = None) -> None:
-        """Have these values, or all that are in memory, as files."""
+        """Write files of these values, or of all in memory."""
         if self._encode is None:
             return
         with self._lock:
@@ -139,7 +138,9 @@ class SpillStore(Generic[T]):
             self.discard([name for name in (*self._hot, *self._files) if name not in names])
 
     def take_unsynced(self) -> list[Path]:
-        """The files, and their folder, that may not be on the disk yet: sync them before a checkpoint names them."""
+        """Return the files, and their folder, that may not be on the disk yet: sync them before a checkpoint names
+        them.
+        """
         files = [self.folder / name for name in self._unsynced]
         self._unsynced.clear()
         return [*files, self.folder] if files else []
@@ -151,7 +152,7 @@ class SpillStore(Generic[T]):
         self._outdated.clear()
 
     def settle(self, folder: Path) -> None:
-        """Have the files in `folder` from now on."""
+        """Keep the files in `folder` from now on."""
         if folder == self._folder:
             return
         folder.mkdir(parents=True, exist_ok=True)
@@ -162,8 +163,9 @@ class SpillStore(Generic[T]):
         self._folder, self._files, self._unsynced = folder, set(files), dict.fromkeys(files)
 
     def adopt(self, folder: Path, names: Collection[str]) -> None:
-        """Continue with these files, which a checkpoint names. Other files of a store in `folder` are left from a
-        crash, and go."""
+        """Continue with these files, which a checkpoint names. Other files of a store in `folder` are left from a crash
+        and are removed.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         self.keep(names)
         self._folder, self._unsynced, self._outdated = folder, {}, set()

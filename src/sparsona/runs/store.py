@@ -1,4 +1,4 @@
-"""What clients remember between their turns: what is hot in memory, the rest in files, one per client.
+"""Client states between turns: recently used ones in memory, the others in files, one per client.
 
 A state is written as :func:`sparsona.runs.state.pack` makes it, under the client's name and a version that grows with
 every write, never over an older one. So a checkpoint names versions and copies nothing.
@@ -24,7 +24,7 @@ from sparsona.runs.state import digest, pack, unpack_like
 from sparsona.tree import leaves
 
 HOT_BYTES = 256 * 2**20
-"""How much state is kept in memory before the states used longest ago go to disk."""
+"""Bytes of state in memory; beyond, the states used longest ago are evicted to disk."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,9 @@ class Stored:
 
 
 class ClientStore:
-    """The clients' states, each under its client's name and a version. A client without one has what `fresh` makes."""
+    """The clients' states, each under its client's name and a version. A client without a state gets the one that
+    `fresh` makes.
+    """
 
     def __init__(self, fresh: Callable[[ClientId], Any], hot_bytes: int = HOT_BYTES) -> None:
         self._fresh = fresh
@@ -71,13 +73,13 @@ class ClientStore:
         return {client: self._digest(client) for client in sorted(clients)}
 
     def settle(self, folder: Path) -> Mapping[ClientId, Stored]:
-        """Have all states as files in `folder`, from now on; returns what is stored of each."""
+        """Write all states to files in `folder` from now on; return the stored version of each."""
         self.files.settle(folder)
         self.files.save()
         return {client: Stored(n, self._sha256[self._name(client)]) for client, n in self._versions.items()}
 
     def adopt(self, folder: Path, stored: Mapping[ClientId, Stored]) -> None:
-        """Continue with the states that a checkpoint names, if all of them are as they were written."""
+        """Continue with the states that a checkpoint names, if none is damaged."""
         self.files.keep(())
         self._versions = {client: state.version for client, state in stored.items()}
         self._sha256 = {self._name(client): state.sha256 for client, state in stored.items()}
@@ -108,7 +110,7 @@ class ClientStore:
 
 
 def check_sha256(path: Path, sha256: str, what: str) -> bytes:
-    """The content of a file that a checkpoint names. One that is missing or not as it was written is refused."""
+    """Return the content of a file that a checkpoint names; raise an error if it is missing or damaged."""
     try:
         data = read_regular(path)
     except FileNotFoundError:
@@ -119,7 +121,7 @@ def check_sha256(path: Path, sha256: str, what: str) -> bytes:
 
 
 def read_state(path: Path, fresh: Any, client: ClientId) -> Any:
-    """The state in a file; a `fresh` one of the same client tells the types to be read."""
+    """Return the state in a file, of the types of a `fresh` state of this client."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -131,5 +133,5 @@ def read_state(path: Path, fresh: Any, client: ClientId) -> Any:
 
 
 def state_bytes(state: Any) -> int:
-    """About how much memory a state takes."""
+    """Estimate the bytes that a state takes."""
     return sum(int(leaf.nbytes) if isinstance(leaf, np.ndarray) else 64 for leaf in leaves(state, ByClient))

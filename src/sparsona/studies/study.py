@@ -43,7 +43,7 @@ class Study:
 
     @property
     def is_measured(self) -> bool:
-        """Whether any run has a score."""
+        """Return whether any run has a score."""
         return any(run.measurements for group in self.groups.values() for run in group)
 
     @cached_property

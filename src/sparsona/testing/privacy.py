@@ -1,4 +1,4 @@
-"""Whether anything that a method declares private, or a sample, travels; and what a privacy budget lets through."""
+"""Check that no private field and no sample travels, and that a privacy budget is respected."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Tap(InProcess):
 
 
 class Recorder(Tap):
-    """Keeps also every state that clients have had, the first one included. Their replies refer to no other frame."""
+    """Also keeps every state of the clients, including the first. Replies are coded without references."""
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(dataclasses.replace(setup, packing="plain"))
@@ -150,8 +150,9 @@ def _neighbour(federation: Federation) -> Federation:
 
 
 def _samples(setup: Setup, client: ClientId) -> list[bytes]:
-    """What would betray a client's training samples: their bytes, and their float32 numbers as stored and as prepared
-    for the model, these also rounded to float16."""
+    """Return byte patterns of a client's training samples: as stored, as float32, and as prepared for the model, also
+    in float16.
+    """
     data, chance, train = setup.federation.data, setup.task.chance, setup.federation.splits[client].train
     prepared = ModelRunner(setup.module, data, setup.objective, chance).batch(train)[0].numpy()
     stored, numbers = data.inputs[train], (data.inputs[train], prepared, prepared.astype(np.float16))
@@ -188,7 +189,7 @@ def arrays(value: Any) -> Iterator[Any]:
 
 
 def _chunks(array: Vector, length: int = 16) -> Iterator[bytes]:
-    """Stretches that would betray the array; constant ones (zeros, ones) betray nothing."""
+    """Yield byte patterns by which the array can be recognised; constant stretches are left out."""
     flat = np.ravel(array)
     for start in range(0, max(1, len(flat) - length + 1), length):
         chunk = flat[start : start + length]

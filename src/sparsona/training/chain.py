@@ -40,7 +40,7 @@ class Layer:
 
     @property
     def has_weights(self) -> bool:
-        """Whether the layer has weights of its own."""
+        """Return whether the layer has weights of its own."""
         return self.kind in ("conv", "linear")
 
 
@@ -153,7 +153,7 @@ def _trace(module: nn.Module) -> Chain | str:
 
 
 def _layer(layer: nn.Module, name: str) -> list[Layer] | str:
-    """What a module adds to the chain, or why it has no place there."""
+    """Return the layer that a module adds to the chain, or the reason why it cannot be part of one."""
     match layer:
         case nn.Conv2d() if layer.groups == 1 and layer.dilation == (1, 1) and layer.padding_mode == "zeros":
             if not isinstance(layer.padding, str):
@@ -188,7 +188,7 @@ _POOLS: Mapping[Any, LayerKind] = {F.max_pool2d: "max-pool", torch.max_pool2d: "
 
 
 def _call(node: fx.Node) -> list[Layer] | str:
-    """What a function, or a method of a tensor, adds to the chain, or why it has no place there."""
+    """Return the layer that a function adds to the chain, or the reason why it cannot be part of one."""
     target, given = node.target, list(node.args[1:])
     options = {k: v for k, v in node.kwargs.items() if v not in (None, False)}
     if target in _FUNCTIONS:

@@ -21,7 +21,7 @@ TRAINING = 3
 
 
 def costs(module: nn.Module, sample: torch.Tensor) -> dict[str, int]:
-    """By tensor, the operations of each of its entries in a forward pass of `sample`, a batch of one.
+    """Return, per tensor, the operations of each entry in a forward pass of `sample`, a batch of one.
 
     >>> costs(nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(32, 5)), torch.zeros(1, 1, 6, 6))
     {'0.weight': 32, '0.bias': 16, '2.weight': 2, '2.bias': 1}

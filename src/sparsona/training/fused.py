@@ -33,7 +33,7 @@ MOST = 2**18
 
 
 def unfit(module: nn.Module, inputs: np.dtype[Any]) -> str:
-    """Why the fused trainer does not take this model with inputs of this type; empty where it does.
+    """Return why the fused trainer does not take this model with inputs of this type; empty if it does.
 
     >>> unfit(nn.Sequential(nn.Linear(4, 2)), np.dtype("float32"))
     ''
@@ -54,7 +54,7 @@ TrainerName: TypeAlias = Literal["plain", "fused"]
 
 
 def choose_trainer(asked: TrainerName | Literal["auto"], module: nn.Module, inputs: Array, device: str) -> TrainerName:
-    """The fused trainer where it takes the model, unless the plain one is asked for.
+    """Choose the fused trainer if it takes the model, unless the plain one is requested.
 
     The rule looks at the model, the type of the inputs and the device, never at the speed of a machine: the results of
     an experiment depend on the trainer.
@@ -76,7 +76,7 @@ PIECE = 512
 
 @dataclass(frozen=True)
 class RawSamples:
-    """Raw samples, a row each, and what makes a model's inputs of them."""
+    """Raw samples, one per row, and the preparation that turns them into a model's inputs."""
 
     raw: Array
     targets: Array
@@ -86,7 +86,7 @@ class RawSamples:
 
     @property
     def width(self) -> int:
-        """The numbers of one input."""
+        """Return the length of one input."""
         return len(self.scale) * (2 if self.missing else 1)
 
 
@@ -206,7 +206,9 @@ class FusedTrainer:
         return total
 
     def _slopes(self, weights: Vector, chosen: Indices, share: Vector) -> tuple[int, float]:
-        """Write the errors of the gathered samples' outputs; return where these begin, and the sum of the losses."""
+        """Write the derivatives of the losses by the outputs; return where the outputs begin, and the sum of the
+        losses.
+        """
         values, errors = self._values, self._errors
         start = kernels.forward(weights, self._layers, values, len(chosen))
         labels = self._samples.targets[chosen]
@@ -243,7 +245,9 @@ class FusedTrainer:
         return torch.from_numpy(values[: len(chosen), start:].copy())
 
     def _are_classes(self, labels: Array) -> bool:
-        """Whether the loss of these samples is the cross-entropy of one class each. Torch leaves out other labels."""
+        """Return whether the loss of these samples is the cross-entropy of one class each. Torch leaves out other
+        labels.
+        """
         return self._classifies and bool(((labels >= 0) & (labels < self._classes)).all())
 
     def _room(self, count: int) -> tuple[Vector, Vector]:

@@ -1,4 +1,4 @@
-"""Ghost clipping: the sum of examples' clipped gradients, from one forward and one backward pass for the whole batch.
+"""Ghost clipping: the sum of examples' clipped gradients, from one forward and one backward pass of the batch.
 
 The gradient of one example by a layer's weights is a product of what the layer gets (`inputs`) and of the loss's
 derivative by what it gives (`errors`). Its norm follows from these, and so does the sum over all examples, each scaled
@@ -33,7 +33,7 @@ PIECE = 64
 LOST = 2.0**-23
 """The share of a product of norms that one addition in single precision may lose where terms cancel each other."""
 TINY = 1e-37
-"""At most this is lost of a square below the smallest normal number of single precision."""
+"""Largest error of a square below the smallest normal number of single precision."""
 
 Losses: TypeAlias = Callable[[torch.Tensor], torch.Tensor]
 """The loss of each example, given the outputs."""
@@ -46,12 +46,12 @@ class GradientPart(Protocol):
         """The squared norm of each, rounded upwards, in double precision."""
 
     def total(self, scale: torch.Tensor) -> torch.Tensor:
-        """Their sum, each times its scale, as a flat tensor. What is not finite has the scale 0."""
+        """Return the sum of the scaled gradients as a flat tensor. A gradient that is not finite has the scale 0."""
 
 
 @dataclass(frozen=True)
 class StoredGradients:
-    """Gradients as they are, a row each."""
+    """Stored gradients, one row per example."""
 
     rows: torch.Tensor
     mask: torch.Tensor | None
@@ -132,14 +132,14 @@ def _upwards(squares: torch.Tensor, most: torch.Tensor, terms: int) -> torch.Ten
 
 
 def _cleared(rows: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-    """The rows, zero where the scale is: zero times what is not finite would not be."""
+    """Return the rows with zeros where the scale is 0, since 0 times NaN or infinity is NaN."""
     kept = scale > 0
     return rows if kept.all() else torch.where(kept.view(-1, *(1,) * (rows.ndim - 1)), rows, 0.0)
 
 
 @dataclass(frozen=True)
 class SeenLayer:
-    """A layer in a forward pass: what it gets, and where the derivative by what it gives is found."""
+    """A layer in a forward pass: its inputs, and the tensor whose gradient is that of its outputs."""
 
     name: str
     layer: nn.Module
@@ -232,7 +232,7 @@ def trained_layers(module: nn.Module) -> dict[str, nn.Module]:
 
 
 def reason_against(module: nn.Module) -> str:
-    """Why the examples of a batch cannot be told apart in this module; empty where they can.
+    """Return why this module mixes the examples of a batch; empty if it does not.
 
     It must be a chain of layers and functions that are known to treat each example by itself. What a layer makes of
     weights must be known, too, and each weight be used once.
@@ -295,7 +295,7 @@ _EACH: frozenset[Any] = frozenset({
 
 
 def _is_alone(node: fx.Node) -> bool:
-    """Whether a function treats each example by itself: the first dimension counts them."""
+    """Return whether a function treats each example by itself: the first dimension counts them."""
     given = [*node.args[1:], *node.kwargs.values()]
     if node.target in _EACH:
         return True

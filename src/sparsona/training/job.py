@@ -1,4 +1,4 @@
-"""One local training: what is asked for, and what comes out."""
+"""One local training: its settings and its outcome."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ class TrainJob:
 
     @property
     def is_descent(self) -> bool:
-        """Whether the step rule leaves w <- w - rate * (g + weight_decay * w) within the mask, and nothing else."""
+        """Return whether the step rule is only w <- w - rate * (g + weight_decay * w) within the mask."""
         bare = self.proximal is None and self.transform is None and self.loss is None
         return bare and self.config.clip is None and not self.config.has_moments
 
     def diverged(self, loss: float, examples: int) -> Diverged:
-        """The error that says that loss or weights are not finite."""
+        """Return the error about a loss or weights that are not finite."""
         where = f"after {examples} samples at learning rate {self.rate:g}"
         return Diverged(f"the loss is {loss:g} {where}: lower it (lr=auto finds one), or set clip")
 

@@ -1,4 +1,4 @@
-"""The arithmetic of a chain of linear layers, compiled: whole trainings of a tiny net without a call a layer.
+"""The arithmetic of a chain of linear layers, compiled: whole trainings of a tiny net in one call.
 
 `layers` has a row for each layer: the place of its weights and of its biases (-1: none) in the model's vector, its
 outputs, its inputs, and its activation. `values` has a row for each sample of a batch: the inputs, then each layer's
@@ -176,8 +176,8 @@ def add_clipped(
     """Add each sample's gradient to `into`, scaled so that its norm within the mask is at most `most`.
 
     `errors` holds the derivatives of each sample's own loss by the last layer's outputs. The squared norm of a layer's
-    gradient is the sum over its weights of squared error times squared input. What is added is not masked. A gradient
-    whose scale would leave the normal numbers of single precision counts as zero: rounding could double it.
+    gradient is the sum over its weights of squared error times squared input. The mask does not apply to the sum. A
+    gradient whose scale would leave the normal numbers of single precision counts as zero: rounding could double it.
     """
     squares = np.zeros(count, np.float64)
     end = start

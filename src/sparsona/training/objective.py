@@ -47,7 +47,7 @@ class Objective:
 
     @property
     def metric_names(self) -> tuple[str, ...]:
-        """What is measured; the first decides."""
+        """Return the names of the measured metrics; the first decides."""
         return tuple(one.name for one in self.metrics) or (self.metric_name,)
 
     def threshold(self, outputs: torch.Tensor, targets: Array) -> float | None:
@@ -114,7 +114,7 @@ def _place(positive: str, classes: Sequence[str], task: TaskName) -> int:
 
 
 def probabilities(outputs: torch.Tensor, task: TaskName) -> Array:
-    """The probability of each class or label, as float64: of float32 a sure answer would be a tie with a surer one.
+    """Return the probability of each class or label, in float64 because float32 rounds sure answers to ties.
 
     A regression has none: (rows, 0).
     """

@@ -2,7 +2,7 @@
 
 Menon and others, "Long-tail Learning via Logit Adjustment", ICLR 2021; between clients: Zhang and others, "Federated
 Learning with Label Distribution Skew via Logits Calibration", ICML 2022. The runner adds the shift while a client
-trains, so what travels knows nothing of it; the personal layer adds it to the model that the client uses.
+trains, so no message contains it; the personal layer adds it to the model that the client uses.
 """
 
 from __future__ import annotations

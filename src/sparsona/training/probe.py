@@ -1,4 +1,4 @@
-"""Whether a model that was given can be used, fits its data and can be trained: asked before a run begins."""
+"""Check before a run that a given model fits its data and can be trained."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 def called(given: Callable[[], nn.Module]) -> nn.Module:
-    """The module that a function makes, or a class of modules without arguments."""
+    """Return the module that a function, or a class without arguments, makes."""
     name = getattr(given, "__name__", type(given).__name__)
     try:
         made = given()
@@ -33,7 +33,7 @@ def called(given: Callable[[], nn.Module]) -> nn.Module:
 
 
 def complete(module: nn.Module) -> nn.Module:
-    """A module whose weights all have a shape; one that is lazy gets them from its first sample."""
+    """Return a module whose weights all have a shape; a lazy one gets them from its first sample."""
     if isinstance(module, torch.jit.ScriptModule):
         raise InputError("the model is scripted or traced, which trains nothing here: give the module it was made from")
     for name, tensor in (*module.named_parameters(), *module.named_buffers()):
@@ -43,7 +43,7 @@ def complete(module: nn.Module) -> nn.Module:
 
 
 def probe(runner: ModelRunner, federation: Federation, shape: tuple[int, ...]) -> None:
-    """Ask the model about two training samples, so that one that does not fit is named before anything is trained."""
+    """Run the model on two training samples, so that a misfit is reported before any training."""
     data = federation.data
     try:
         inputs, targets = runner.batch(np.resize(next(iter(federation.splits.values())).train, 2))
@@ -69,7 +69,7 @@ def probe(runner: ModelRunner, federation: Federation, shape: tuple[int, ...]) -
 
 
 def _without_gradient(runner: ModelRunner, inputs: torch.Tensor, targets: torch.Tensor) -> list[str]:
-    """The trained weights on which the loss does not depend, in evaluation mode."""
+    """Return the trained weights without influence on the loss, in evaluation mode."""
     named = list(parameters_of(runner.flat.module))
     with torch.enable_grad():
         loss = runner.objective.loss(checked_outputs(runner.flat.module(inputs)), targets).sum()

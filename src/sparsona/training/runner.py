@@ -102,7 +102,7 @@ class ModelRunner:
 
     @property
     def prior(self) -> Vector | None:
-        """What is added to the outputs now: the client's log prior, or nothing."""
+        """Return the vector that is added to the outputs: the client's log prior, or None."""
         return self._prior
 
     @contextmanager
@@ -178,7 +178,7 @@ class ModelRunner:
         (self._counter or self).flops += samples * TRAINING * transform.operations
 
     def batch(self, indices: Indices, augment: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
-        """Inputs and what is learnt of some samples, normalised, on the device; images in channels_last memory."""
+        """Return prepared inputs and learnt targets of some samples, on the device; images in channels_last memory."""
         chosen = torch.from_numpy(indices)
         inputs = self._inputs[chosen]
         if augment:
@@ -186,7 +186,7 @@ class ModelRunner:
         return self.prepare(inputs), self._learnt[chosen].to(self.device)
 
     def prepare(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Raw inputs as the model wants them: on the device, normalised, missing values marked."""
+        """Prepare raw inputs for the model: on the device, normalised, with missing values marked."""
         inputs = inputs.to(self.device)
         if self._packed or not (inputs.is_floating_point() or inputs.dtype == torch.uint8):
             return inputs
@@ -357,7 +357,9 @@ class ModelRunner:
         return trained
 
     def _train_private(self, job: TrainJob, queries: Iterator[tuple[Indices, Query]]) -> Trained:
-        """Train by the answers to queries. No loss is told, and samples are counted as expected: both are secret."""
+        """Train by the answers to queries. The loss and the number of samples are secret: the loss is NaN, the number
+        the expected one.
+        """
         self.flat.load(job.start)
         self.flat.train()
         rule, seen = rule_of(job, self.flat.weights), 0.0
@@ -402,7 +404,7 @@ class ModelRunner:
 
     @property
     def _mixing(self) -> str:
-        """Why the module's batches may mix examples, in its present mode; they then run one by one."""
+        """Return why the module may mix the examples of a batch in its present mode; they then run one by one."""
         training = self.flat.module.training
         if training not in self._reasons:
             self._reasons[training] = ghost.reason_against(self.flat.module)
@@ -470,7 +472,7 @@ class ModelRunner:
 
 @dataclass(frozen=True)
 class RunnerForward:
-    """What a predictor may ask of a runner: its module's outputs and embeddings."""
+    """The runner's interface for predictors: outputs and embeddings of its module."""
 
     runner: ModelRunner
 
@@ -504,7 +506,7 @@ def _refuse_diverged(job: TrainJob, loss: float, seen: int, weights: Vector) -> 
 
 
 def is_finite(vector: Vector) -> bool:
-    """Whether all numbers are finite. Their squares' sum tells at once, unless it leaves float32."""
+    """Return whether all numbers are finite. The sum of squares decides, unless it overflows float32."""
     with np.errstate(over="ignore", invalid="ignore"):
         square = float(np.dot(vector, vector))
     return math.isfinite(square) or bool(np.isfinite(vector).all())

@@ -48,8 +48,8 @@ SlimPlan = tuple[SlimLayer, ...]
 def plan(chain: Chain, layout: Layout, mask: Mask, training: bool = False) -> SlimPlan:
     """The rows of each layer that must be computed when only the weights of `mask` are not zero.
 
-    All rows of the last layer are computed. So are, in training, those before a dropout, and those whose constant
-    would meet the zeros around a padded image.
+    All rows of the last layer are computed. In training, so are rows before a dropout. So are rows whose constant would
+    meet the zeros around a padded image.
     """
     tensors = {t.name: t for t in layout.tensors}
     layers = [i for i, layer in enumerate(chain) if layer.has_weights]

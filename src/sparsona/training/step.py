@@ -90,7 +90,7 @@ class StepRule:
 
     @cached_property
     def _optimizer(self) -> Optimizer:
-        """Made by the first step: where only spans move, no moments of the whole vector are held."""
+        """Return the optimiser, made by the first step: if only spans move, no moments of the whole vector are held."""
         return self._config.make_optimizer(self._rate, self._weights, self._saved)
 
     def step(self, gradient: torch.Tensor) -> None:

@@ -76,15 +76,15 @@ class FlatModule:
         return out
 
     def load(self, vector: Vector) -> None:
-        """Take over the parameters."""
+        """Load the parameters."""
         _load(vector, self.weights)
 
     def load_buffers(self, vector: Vector) -> None:
-        """Take over the float buffers."""
+        """Load the float buffers."""
         _load(vector, self.buffers)
 
     def load_all(self, vector: Vector) -> None:
-        """Take over parameters and float buffers, one behind the other."""
+        """Load parameters and float buffers, concatenated."""
         _load(vector, self._whole)
 
     def read(self) -> Vector:

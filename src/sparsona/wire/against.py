@@ -34,7 +34,9 @@ def fits(part: object, base: object) -> bool:
 
 
 def encode_numbers(part: Numbers, base: Numbers, layout: Sequence[int] | None) -> Piece | None:
-    """Encode `part` against `base`, which :func:`fits`; None if that does not pay. `layout`: see `encode_positions`."""
+    """Encode `part` against `base`, which :func:`fits`; return None if that is not shorter. `layout`: see
+    `encode_positions`.
+    """
     if same(part, base):
         return Piece.values(bytes([SAME]))
     if part.dtype == np.float32:

@@ -43,7 +43,7 @@ NONE = np.zeros(SYMBOLS, np.uint8)
 """The same for means of blocks."""
 
 EXPECTED = 32
-"""Expected bit lengths; what is above counts as the highest."""
+"""Number of expected bit lengths; larger ones count as the highest."""
 
 MOST_CONTEXTS = 3
 """log2 of the most contexts."""
@@ -52,7 +52,7 @@ JUMP = 127
 """The most that the mean of a block may differ from the one before."""
 
 FIRST = 128
-"""What the first mean is compared with."""
+"""The value before the first mean."""
 
 _ROW = 9
 """The bits of a symbol below its expected bit length."""
@@ -115,7 +115,7 @@ def _survey(patterns: Patterns, others: Patterns) -> tuple[Symbols, Patterns, By
 
 @compiled
 def _mean(total: int, many: int, before: int) -> int:
-    """The mean size of step of a block, as near to it as the mean before allows."""
+    """Return the mean step size of a block, limited to the range around the mean before."""
     if many == 0:
         return before
     mean = (total + 8) >> 4 if many == 16 else (total + (many >> 1)) // many
@@ -171,7 +171,7 @@ def _contexts(counts: Patterns, most: int) -> tuple[int, Contexts, Ints]:
 
 
 def encode(values: Vector, reference: Vector) -> bytes | None:
-    """The code of `values` against `reference`; None if that does not pay, or their lengths differ."""
+    """Return the code of `values` against `reference`; None if it is not shorter, or if the lengths differ."""
     if len(values) < _FEW or len(values) != len(reference):
         return None
     patterns, others = (np.require(v, np.float32, KERNEL).view(np.uint32) for v in (values, reference))
@@ -198,9 +198,9 @@ def encode(values: Vector, reference: Vector) -> bytes | None:
 def _write(
     found: Symbols, plain: Patterns, steps: Bytes, written: lanes.Entries, of_step: lanes.Entries
 ) -> tuple[Bytes, Ints, Ints]:
-    """The lanes, that of the means first, and where each has its bytes. Four are written side by side.
+    """Return the lanes, the lane of the means first, and where each has its bytes. Four are written side by side.
 
-    `written` is what is to be written for each of `found`, `of_step` for each of `steps`.
+    `written` has the entry of each of `found`, `of_step` that of each of `steps`.
     """
     starts, ends = np.zeros(LANES + 1, np.int64), np.zeros(LANES + 1, np.int64)
     # each store is of 8 bytes and begins below what all numbers take at most: the 16 have room for the last one
@@ -309,7 +309,7 @@ def _decode(
 
 @compiled
 def _unite(found: lanes.Entries, plain: Patterns, others: Patterns, start: int, size: int, out: Patterns) -> int:
-    """The numbers of one chunk, into `out`; 0 if all is well."""
+    """Write the numbers of one chunk to `out`; return 0 if they are valid."""
     wrong = u32(0)
     for j in range(size):
         other, entry = others[u64(start + j)], found[u64(j)]

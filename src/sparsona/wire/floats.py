@@ -25,10 +25,10 @@ from sparsona.wire.rans import Contexts, Ints, Symbols
 RAW, PALETTE, FIELDS, HOLES, POWERS = range(5)
 _MANTISSA = np.uint32(0x7FFFFF)
 _FEW = 32
-"""Shorter vectors are written raw: no table pays for itself."""
+"""Shorter vectors are written raw: a table would take more than it saves."""
 
 _SAMPLE = 2048
-"""The sample of a long vector that shows what coding all of it will cost."""
+"""Size of the sample of a long vector from which the cost of coding all of it is estimated."""
 
 _MANY = 4096
 """In longer vectors with many zeros, only the numbers that are not zero are coded as fields."""

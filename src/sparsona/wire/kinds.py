@@ -44,7 +44,7 @@ PACKINGS: Mapping[PackingName, Packing] = {
 
 @dataclass(frozen=True)
 class Against:
-    """The coder of a part against one of its kind that the receiver holds; None where that does not pay.
+    """The coder of a part against one of its kind that the receiver holds; None if that is not shorter.
 
     `plain` returns the length of a part without any coding. The decoder claims the memory of its result.
     """

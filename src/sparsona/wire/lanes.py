@@ -21,7 +21,7 @@ LIMIT = 10
 """The longest code in bits."""
 
 ONLY = LIMIT + 1
-"""Stands for the length of the code of a symbol that is the only one of its table. It takes no bits."""
+"""Marks the only symbol of its table, whose code takes no bits."""
 
 UNKNOWN = 15 << 16
 """The entry of a code that is not in its table. It takes no bits."""
@@ -92,7 +92,7 @@ def tables(counts: Ints, last: Ints) -> Bytes:
 
 @compiled
 def entries(table: Bytes, plain: Bytes) -> Entries:
-    """For rows of lengths, what to write for each symbol; `plain` says how many bits follow the code of a symbol.
+    """Return, for rows of lengths, the entry to write for each symbol; `plain` is the number of bits after its code.
 
     Lengths are at most `ONLY`: those of :func:`lengths` are, and :func:`readable` looks first.
     """
@@ -151,8 +151,8 @@ def readable(table: Bytes, plain: Bytes) -> tuple[Entries, bool]:
 def put(entry: int, plain: int, lane: Bytes, held: int, filled: int, at: int) -> tuple[int, int, int]:
     """Write a code and the bits behind it: the bits that are held now, how many, and where they go.
 
-    What is held is written each time: guessing whether a byte is full would take longer. Nothing is checked: eight
-    bytes must stand at `at`. At most 7 bits are held, and 34 come.
+    Held bits are written each time, because a branch would take longer. Nothing is checked: eight bytes must stand at
+    `at`. At most 7 bits are held, and 34 come.
     """
     code = u64(entry & u32(0xFFFF)) | u64(plain) << (u64(entry >> u32(16)) & u64(15))
     held |= code << filled

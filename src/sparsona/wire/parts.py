@@ -17,7 +17,7 @@ AGAINST = 64
 """Added to the kind of a part that is coded against the part of the same name in the reference."""
 
 NAMING = FINGERPRINT
-"""The bytes that a frame pays to name its reference: a part is coded against it if that saves more."""
+"""The bytes that naming the reference costs: a part is coded against it if that saves more."""
 
 
 def encode(

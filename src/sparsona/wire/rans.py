@@ -103,7 +103,7 @@ def put(
 ) -> tuple[int, int]:
     """Return the state with one more symbol in it, and the place where the words now begin.
 
-    A word is written whether the state is full or not, and kept if it is: a branch would take longer.
+    The word is always written and only kept if the state is full, because a branch would take longer.
     """
     f = u64(freq[row, symbol])
     words[u64(at - 1)] = state & u64(0xFFFF)
@@ -134,7 +134,7 @@ def push(symbols: Symbols, contexts: Contexts, freq: Ints, start: Ints, bits: in
 
 @compiled
 def _begin(words: Words, n: int) -> tuple[Words, int, int, bool]:
-    """Return padded words, so that `n` symbols cannot read past the end; the two states; and whether all is well."""
+    """Return padded words, so that `n` symbols cannot read past the end; the two states; and True if they are valid."""
     room = np.zeros(n + 5, np.uint16)
     if not 4 <= len(words) <= n + 4:
         return room, u64(0), u64(0), False

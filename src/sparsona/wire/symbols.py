@@ -1,9 +1,9 @@
 """Code a sequence of small symbols at its entropy, in the context of the last few symbols.
 
-Each symbol has a level (the exponent of a float, the value of a byte). The fading mean of the levels so far
-puts the next symbol into one of 1, 2, 4 or 8 contexts, each with a table of its own: neighbouring weights
-move by similar amounts, and tensors differ from each other. The encoder takes as many contexts as pay for
-their tables.
+Each symbol has a level (the exponent of a float, the value of a byte). The fading mean of the levels so far puts the
+next symbol into one of 1, 2, 4 or 8 contexts, each with a table of its own: neighbouring weights move by similar
+amounts, and tensors differ from each other. The encoder takes the number of contexts with the shortest code, tables
+included.
 """
 
 from __future__ import annotations

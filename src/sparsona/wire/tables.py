@@ -1,6 +1,6 @@
-"""Probabilities as bytes on a logarithmic scale, sixteen steps an octave: a table costs one byte a symbol.
+"""Probabilities as bytes on a logarithmic scale, sixteen steps per octave: a table costs one byte per symbol.
 
-A step is 4.4 %, so a quantised probability is at most 2.2 % off, which costs about 0.0001 bit a symbol.
+A step is 4.4 %, so a quantised probability is at most 2.2 % off, which costs about 0.0001 bit per symbol.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ STEPS = (65536, 68438, 71468, 74632, 77936, 81386, 84990, 88752,
 """2**16 times the sixteenth roots of two; written out, since `pow` may differ between machines."""
 
 SCALE: Ints = np.array([0] + [STEPS[(b - 1) % 16] << (b - 1) // 16 for b in range(1, 256)], np.int64)
-"""The weight of a byte: 0 is 0, 1 is 2**16, and sixteen more is twice as much."""
+"""The weight of a byte: 0 is 0, 1 is 2**16, and sixteen more double it."""
 
 
 @compiled
@@ -90,7 +90,7 @@ def shortened(flat: Bytes) -> Bytes:
 
 @compiled
 def _lengthen(data: Bytes, count: int) -> tuple[Bytes, int, int]:
-    """The table, how many bytes it took, and how far it reaches: short of `count` where the bytes ended too soon."""
+    """Return the table, the bytes it took, and its length: below `count` if the bytes ended too soon."""
     out = np.zeros(count, np.uint8)
     at, used = 0, 0
     while at < count and used < len(data):

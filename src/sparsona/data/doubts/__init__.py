@@ -19,7 +19,7 @@ MOST = 12
 
 
 def doubts_of(sites: Sites) -> tuple[Doubt, ...]:
-    """What all kinds find in these rows; nothing in images, text and other samples without columns."""
+    """Return the findings of all kinds in these rows; none in samples without columns, such as images and text."""
     if sites.rows.block is not None or not sites.clients:
         return ()
     return tuple(doubt for _, find in DOUBTS for doubt in find(sites))

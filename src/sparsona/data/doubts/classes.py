@@ -10,7 +10,7 @@ from sparsona.data.dataset import Array
 from sparsona.data.doubts import DOUBTS, Doubt, Sites
 
 SLIP, OTHERS = 3, 20
-"""Rows up to which a class may be a slip of the keyboard, and rows of each of the two largest classes beside it."""
+"""Most rows of a class that may be a typing error, and least rows of each of the two largest classes beside it."""
 
 
 @DOUBTS.named("few-of-a-class")
@@ -46,12 +46,12 @@ def few_of_a_class(sites: Sites) -> Iterator[Doubt]:
 
 
 COMMON = 0.9
-"""The share of the most frequent class from which on a constant answer looks good."""
+"""Share of the most frequent class above which a constant answer looks good."""
 
 
 @DOUBTS.named("rare-class")
 def rare_class(sites: Sites) -> Iterator[Doubt]:
-    """A class that so few rows have that accuracy cannot tell a model from a constant answer."""
+    """Find a class so rare that accuracy cannot distinguish a model from a constant answer."""
     if sites.classes is None or sites.metric != "accuracy":
         return
     mine = sites.classes[sites.used]
@@ -159,7 +159,7 @@ def _named(names: frozenset[str]) -> str:
 
 
 def _sides(held: Mapping[str, frozenset[str]], target: bool) -> tuple[frozenset[str], frozenset[str], list[str]] | None:
-    """Two ways of naming: the usual one, the other, and the clients that have the other."""
+    """Two ways of naming: the usual one, the other one, and the clients with the other one."""
     ways: dict[frozenset[str], list[str]] = {}
     for client, names in held.items():
         if names:
@@ -174,7 +174,7 @@ def _sides(held: Mapping[str, frozenset[str]], target: bool) -> tuple[frozenset[
 
 
 def _mean_the_same(one: frozenset[str], other: frozenset[str]) -> bool:
-    """Whether the names only here and the names only there are words for the same.
+    """Return whether the names that only one side has mean the same as those that only the other side has.
 
     >>> _mean_the_same(frozenset(["TRUE", "FALSE"]), frozenset(["yes", "no"]))
     True
@@ -186,12 +186,12 @@ def _mean_the_same(one: frozenset[str], other: frozenset[str]) -> bool:
 
 
 def same_as_one(words: set[str], same: tuple[str, ...]) -> bool:
-    """Whether one of the words is in a list of words that mean the same."""
+    """Return whether one of the words is in a list of words that mean the same."""
     return any(word in same for word in words)
 
 
 def _recoded(one: frozenset[str], other: frozenset[str], ways: list[frozenset[str]]) -> bool:
-    """Whether as many classes have other names or numbers, and no client has names of both."""
+    """Return whether two sides have equally many classes under different names, and no client has names of both."""
     if len(one) != len(other) or len(one) < 2 or len(ways) > 3:
         return False
     if not one & other:

@@ -13,7 +13,7 @@ from sparsona.data.doubts.numbers import codes_in
 from sparsona.data.schema.columns import as_option
 
 ROWS, VARIED, KNOWN = 10, 10, 0.5
-"""Rows of a client to judge by; different values that others have; the share of rows in which others know a value."""
+"""Least rows of the client; at the others, least different values and least share of known values."""
 
 
 @DOUBTS.named("absent")
@@ -70,13 +70,13 @@ def _columns(sites: Sites) -> Iterator[tuple[str, Array, Array]]:
 
 
 MANY, EACH = 30, 10
-"""Values from which on there are many, and the rows per value that are enough to learn from."""
+"""Least number of values that counts as many, and the rows per value that suffice to learn from."""
 POSTAL = frozenset(("zip", "zipcode", "postcode", "postal", "plz", "cep"))
 
 
 @DOUBTS.named("many-values")
 def many_values(sites: Sites) -> Iterator[Doubt]:
-    """A category with hardly more rows than values, such as a zip code; and a zip code that is learnt as a number."""
+    """Find categories with hardly more rows than values, and zip codes that are learnt as numbers."""
     rows = len(sites.used)
     for name, values in sites.rows.categories.items():
         held = values[sites.used]
@@ -103,14 +103,14 @@ def many_values(sites: Sites) -> Iterator[Doubt]:
 
 
 ENOUGH, OF_A_CLASS, RECALL, CORRELATION = 40, 5, 0.99, 0.9999
-"""Rows and rows of a class to judge by; the share of each class that one column must tell."""
+"""Least rows, and least rows per class; the share of each class that one column must predict."""
 
 
 @DOUBTS.named("disguised-target")
 def disguised_target(sites: Sites) -> Iterator[Doubt]:
     """A feature that is the target in disguise.
 
-    A copy, a code of it, or what is written down only after the outcome.
+    It may be a copy, a code, or a value that is recorded only after the outcome.
     """
     if sites.task == "multilabel" or len(sites.sample) < ENOUGH:
         return
@@ -133,7 +133,7 @@ def disguised_target(sites: Sites) -> Iterator[Doubt]:
 
 
 def tells_class(held: Array, classes: Array, missing: Array | None = None) -> str:
-    """How a column tells the class of each row; empty where it does not."""
+    """Return how a column predicts the class of each row; empty if it does not."""
     _, label, counts = np.unique(classes, return_inverse=True, return_counts=True)
     often = counts >= OF_A_CLASS
     if often.sum() < 2 or counts[often].sum() < ENOUGH:
@@ -158,7 +158,7 @@ def tells_class(held: Array, classes: Array, missing: Array | None = None) -> st
 
 
 def _recalls(place: Array, label: Array, often: Array) -> bool:
-    """Whether the most frequent class of each value is right for nearly all rows of every class."""
+    """Return whether the most frequent class of each value is right for nearly all rows of every class."""
     table = np.zeros((int(place.max()) + 1, len(often)), np.int64)
     np.add.at(table, (place, label), 1)
     right = np.zeros(len(often), np.int64)
@@ -168,7 +168,7 @@ def _recalls(place: Array, label: Array, often: Array) -> bool:
 
 
 def tells_number(held: Array, target: Array) -> str:
-    """How a column tells a target that is a number; empty where it does not."""
+    """Return how a column predicts a numeric target; empty if it does not."""
     known = ~np.isnan(held) & ~np.isnan(target)
     x, y = held[known], target[known]
     if len(x) < ENOUGH or len(np.unique(x)) <= 10 or len(np.unique(y)) <= 10:

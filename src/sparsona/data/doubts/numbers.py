@@ -14,16 +14,16 @@ NINES = tuple(float("9" * digits) for digits in range(1, 8))
 TENTHS = (99.9, 999.9, 9999.9, 99.99, 999.99)
 CODES = np.array([*NINES, *TENTHS, *(-nine for nine in (*NINES, *TENTHS)), -1.0])
 VARIED = 20
-"""Different values from which on a column is a measurement or a count, of which a single negative value is odd."""
+"""Least different values of a measurement or count; in such a column a single negative value is suspicious."""
 ZEROS, APART = 5, 0.4
-"""Rows with a 0, and its distance to the other values in units of their spread, from which on a 0 is odd."""
+"""A 0 is suspicious with this many rows, at this distance from the other values in units of their spread."""
 UNKNOWN = frozenset(("unknown", "missing", "not known", "unclear", "not available", "tbd", "-", "--", ".", "#n/a", "x"))
-"""Names of classes that are no classes."""
+"""Names that stand for a missing class."""
 
 
 @DOUBTS.named("missing-codes")
 def missing_codes(sites: Sites) -> Iterator[Doubt]:
-    """A number in the place of a missing value: -999, 9999, -1 among counts, 0 among blood pressures."""
+    """Find numbers that stand for a missing value: -999, 9999, -1 among counts, 0 among blood pressures."""
     for name, values in sites.numbers():
         mine = values[sites.used]
         codes = codes_in(mine)
@@ -71,7 +71,7 @@ def codes_in(values: Array) -> list[float]:
 
 
 def _candidates(known: Array) -> list[float]:
-    """Codes that are the smallest or the largest value; what stands behind a code may be another one."""
+    """Return codes that are the smallest or the largest value; the next value may be a code, too."""
     found: list[float] = []
     held = known
     while len(held) and len(found) < 4:
@@ -106,13 +106,15 @@ def _unknown_classes(sites: Sites, classes: Array) -> Iterator[Doubt]:
 
 
 LEAST, FAR, ALONE, SHARE = 20, 50, 10, 0.02
-"""Known values to judge by; distance from the median in units of where nine tenths are; how much nearer all others must
-be; the largest share of the rows. Long tails (lognormal, money) thin out gradually and stay below these."""
+"""Least known values; least distance from the median, in units of the range of nine tenths of the values; by which
+factor all others must be nearer; the largest share of the rows. Long tails (lognormal, money) thin out gradually and
+stay below these.
+"""
 
 
 @DOUBTS.named("far-values")
 def far_values(sites: Sites) -> Iterator[Doubt]:
-    """A few values that stand alone, far from all others: a slip of the keyboard, a sum below the column, a code."""
+    """Find a few values far from all others: a typing error, a sum below the column, or a code."""
     for name, values in sites.numbers():
         odd = far(values, sites.used, sites.sample)
         if not len(odd):
@@ -158,8 +160,9 @@ def far(values: Array, used: Indices, sample: Indices) -> Indices:
 
 
 ROWS, FACTOR, ALIKE = 10, 8.0, 3.0
-"""Rows of a client to judge by; the smallest factor between units; how far the relative spreads may differ, which a
-change of unit leaves as it is."""
+"""Least rows of a client; the smallest factor between units; the largest difference of relative spreads, which a change
+of unit does not alter.
+"""
 
 
 @DOUBTS.named("units")
@@ -214,7 +217,7 @@ def apart(known: dict[str, Array]) -> tuple[list[str], list[str]] | None:
 
 
 def _fahrenheit(celsius: Array, other: Array) -> bool:
-    """Whether one side may be temperatures of the other, of a body or a room."""
+    """Return whether one side may hold the temperatures of the other in Fahrenheit."""
     low, middle, high = np.median(celsius, axis=0)
     converted = (np.median(other[:, 1]) - 32) / 1.8
     return bool(low >= 10 and high <= 45 and abs(converted - middle) <= max(high - low, 1))

@@ -13,8 +13,9 @@ from sparsona.data.schema.columns import as_option
 from sparsona.data.schema.identifiers import names_somebody
 
 LEAST, SHARE, CHANCE = 3, 0.01, 10
-"""Rows, and the share of all rows, from which on copies are told; how many times more there must be than by chance:
-short rows of whole numbers are often equal without being copies."""
+"""Least rows and least share of rows for a warning about copies, and the least ratio to the number expected by chance.
+Short rows of whole numbers are often equal without being copies.
+"""
 
 
 @DOUBTS.named("copies")
@@ -84,7 +85,7 @@ def _tested(sites: Sites, whole: Array) -> int:
 
 
 GROUPS, FEW, LARGE = 10, 1.1, 100
-"""Persons to judge by, and rows per person from which on and up to which a column names persons."""
+"""Least persons, and the range of rows per person for a column that names persons."""
 
 
 @DOUBTS.named("same-person")

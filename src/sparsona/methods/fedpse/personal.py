@@ -71,7 +71,9 @@ class Common:
 def _compare(
     rank: Ranks, first: int, values: Vector, own: Places, sent: Vector
 ) -> tuple[Mask, Mask, int, float, float, float]:
-    """Which common positions the client has, which of its own are common, how many; the product and squared norms."""
+    """Return the common positions that the client has, its own that are common, their number, the product and squared
+    norms.
+    """
     in_own, in_common = np.zeros(len(values), np.bool_), np.zeros(len(own), np.bool_)
     both, product, norm, sent_norm = 0, 0.0, 0.0, 0.0
     for value in values:
@@ -106,7 +108,7 @@ def _draw(shared: Mask, wanted: int, among: int, chance: np.random.Generator) ->
 
 @compiled
 def _toss(drawn: Mask, shared: Mask, chance: Vector, bound: np.float32) -> int:
-    """Draw each place that is not shared where its chance is below the bound; how many."""
+    """Draw each unshared place whose random number is below the bound; return the number of drawn places."""
     count = 0
     for i in range(len(shared)):
         take = (not shared[i]) & (chance[i] < bound)
@@ -117,7 +119,7 @@ def _toss(drawn: Mask, shared: Mask, chance: Vector, bound: np.float32) -> int:
 
 @compiled
 def _adjust(drawn: Mask, shared: Mask, short: int, lots: IndexSet) -> int:
-    """Add places, or put some back, as the lots fall; what is still missing (or too much) afterwards."""
+    """Add or remove random places; return the number still missing (negative: too many)."""
     for place in lots:
         if short > 0 and not (shared[place] or drawn[place]):
             drawn[place] = True
@@ -140,7 +142,7 @@ def _taken(places: Places, flags: Mask) -> Places:
 
 @compiled
 def _merge(one: Places, other: Places) -> Places:
-    """The union of two sorted sets that have nothing in common."""
+    """Return the union of two disjoint sorted sets."""
     out = np.empty(len(one) + len(other), np.uint64)
     i = j = n = 0
     while i < len(one) and j < len(other):

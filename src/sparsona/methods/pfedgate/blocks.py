@@ -132,8 +132,9 @@ def blockwise_mean(cut: Cut, replies: Iterable[tuple[float, Blocks]]) -> Vector:
 
 @dataclass(frozen=True)
 class Budget:
-    """How much of the model a client keeps, and how the blocks are chosen: `least` of every tensor is always kept, and
-    with `whole_output` all of the output layer, unless it takes more than half of the density."""
+    """The share of the model that a client keeps, and how its blocks are chosen: `least` of every tensor is always
+    kept, and with `whole_output` all of the output layer, unless it takes more than half of the density.
+    """
 
     density: float
     least: float
@@ -144,9 +145,9 @@ class Budget:
         """I*: the blocks that are always kept, and of the others the most important that fit.
 
         The greedy way is that of the authors' code: linear layers and the others have budgets of their own, and blocks
-        are taken by importance. The exact one is the paper's: one budget, the best choice. Both see it in tenths. What
-        is always kept takes its room from the others. Where these have none to give, as at a density of 0.1, the model
-        is denser than asked for, by less than half.
+        are taken by importance. The exact one is the paper's: one budget, the best choice. Both see it in tenths.
+        Blocks that are always kept take room from the others. If that does not suffice, as at a density of 0.1, the
+        model is denser than requested, by less than half.
         """
         if self.density >= 1:
             return np.ones(len(cut), np.bool_)
@@ -160,8 +161,9 @@ class Budget:
 
 @dataclass(frozen=True)
 class FixedBlocks:
-    """What does not depend on the batch: the blocks that are always kept, and the groups of blocks that share a budget,
-    each with its blocks' places, their sizes and the room for them."""
+    """The part of a choice that is the same for every batch. It holds the blocks that are always kept, and the groups
+    of blocks that share a budget: places, sizes and room.
+    """
 
     kept: Mask
     groups: tuple[tuple[Integers, Integers, int], ...]
@@ -169,7 +171,7 @@ class FixedBlocks:
 
 @lru_cache(maxsize=64)
 def fixed_part(budget: Budget, cut: Cut) -> FixedBlocks:
-    """The part of a choice that is the same for every batch of a client; it is asked for in every step."""
+    """Return the part of a choice that is the same for every batch of a client; cached, since every step needs it."""
     first, linear, output, sizes = np.array(cut.first), np.array(cut.linear), np.array(cut.output), cut.sizes
     whole = budget.whole_output and 2 * int(sizes[output].sum()) <= budget.density * int(sizes.sum())
     kept = first | output if whole else first
@@ -188,7 +190,7 @@ def fixed_part(budget: Budget, cut: Cut) -> FixedBlocks:
 
 
 def greedy(values: Integers, sizes: Integers, capacity: int) -> Mask:
-    """Take by value, not by value for size; what does not fit any more is left out, and the next is tried.
+    """Take blocks by value, not by value per size; a block that does not fit is skipped.
 
     Of equal values the first comes first.
     """

@@ -1,4 +1,4 @@
-"""pFedGate's gating layer: from a batch it makes a scale for every block of the model, and zeros for most of them.
+"""pFedGate's gating layer: it turns a batch into one scale per block of the model, most of them zero.
 
 Chen et al., "Efficient Personalized Federated Learning via Sparse Model-Adaptation", ICML 2023; SwitchNorm is Luo et
 al., "Differentiable Learning-to-Normalize via Switchable Normalization", ICLR 2019.
@@ -131,7 +131,7 @@ class Gate(nn.Module):
             nn.init.zeros_(self.importance.bias)
 
     def logits(self, inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """For every sample those of the blocks' importance and those of their scale."""
+        """Return per sample the logits of the blocks' importance and of their scale."""
         if self.design.of == "client":
             scale = self.scale_of[None]
             return (scale, scale) if self.design.paths == "one" else (self.importance_of[None], scale)
@@ -158,7 +158,7 @@ class Gate(nn.Module):
 class Gating(WeightTransform):
     """Trains a gate beside the weights. `used` marks the blocks that any batch has kept.
 
-    Given the module's `chain`, a step is taken in a really smaller net, unless dropped blocks want gradients, too.
+    Given the module's `chain`, a step runs in a smaller net, unless dropped blocks need gradients, too.
     """
 
     needs_pairs = True
@@ -210,7 +210,7 @@ class Gating(WeightTransform):
         return F.relu(outputs) if self.logit_relu else outputs
 
     def backward(self, flat: FlatModule, weights: torch.Tensor) -> GradientSpans | None:
-        """dL/d(scale of block l) = <weights of l, dL/d(what the net ran with)>, and from there into the gate."""
+        """Compute dL/d(scale of block l) = <weights of l, dL/d(scaled weights)>, and backpropagate into the gate."""
         net = self._net(flat)
         source = flat.gradient if net is None else net.gradient
         where = self._where(net) if net else {block: self.cut.span(block) for block in range(len(self.cut))}

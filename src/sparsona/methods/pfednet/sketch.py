@@ -1,4 +1,4 @@
-"""What a client tells of its data so that the server can find others like it: a few numbers, not the data.
+"""Sketches: a few numbers about a client's data by which the server finds similar clients.
 
 What each one reveals: `label` how many samples of each class there are, and so how many in all; `shares` the classes'
 shares only; `mean` the mean sample (of faces, a mean face); `cov` how features go together, and with few samples the
@@ -106,6 +106,6 @@ def kernel_mean(samples: Array, waves: int, rng: np.random.Generator) -> Vector:
 
 
 def blurred(sketch: Vector, noise: float, rng: np.random.Generator) -> Vector:
-    """With Gaussian noise, `noise` times as large as the sketch's entries are on root mean square."""
+    """Add Gaussian noise of `noise` times the root mean square of the sketch's entries."""
     size = noise * float(np.sqrt(np.mean(np.square(sketch, dtype=np.float64)))) if noise else 0.0
     return (sketch + size * rng.standard_normal(len(sketch))).astype(np.float32) if size else sketch
