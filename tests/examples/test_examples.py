@@ -114,20 +114,40 @@ def test_a_papers_table_survives_a_kill(tmp_path: Path) -> None:
         assert (folder / "rates.csv").read_text().count("True") == 4
 
 
-def test_the_notebook_of_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every cell is executed; the last expression of one must have an HTML form, which a notebook shows."""
-    monkeypatch.chdir(tmp_path)
-    cells = json.loads((EXAMPLES / "paper_table.ipynb").read_text())["cells"]
+def shown_by(notebook: str) -> list[Any]:
+    """Execute every cell, as a notebook does; return the values that it shows, the last expressions of the cells."""
     names: dict[str, Any] = {}
     shown = []
-    for cell in (cell for cell in cells if cell["cell_type"] == "code"):
-        tree = ast.parse("".join(cell["source"]))
-        last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
-        exec(compile(tree, "cell", "exec"), names)
-        value = eval(compile(ast.Expression(last.value), "cell", "eval"), names) if isinstance(last, ast.Expr) else None
-        shown += [] if value is None else [value._repr_html_()]
+    for cell in json.loads((EXAMPLES / notebook).read_text(encoding="utf-8"))["cells"]:
+        if cell["cell_type"] == "code":
+            tree = ast.parse("".join(cell["source"]))
+            last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
+            exec(compile(tree, "cell", "exec"), names)
+            if isinstance(last, ast.Expr):
+                shown.append(eval(compile(ast.Expression(last.value), "cell", "eval"), names))
+    return [value for value in shown if value is not None]
+
+
+def test_the_notebook_of_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a cell shows must have an HTML form."""
+    monkeypatch.chdir(tmp_path)
+    shown = shown_by("paper_table.ipynb")
+    assert all(value._repr_html_() for value in shown)
     assert len(shown) == 4
     assert (tmp_path / "runs" / "notebook" / "table.tex").exists()
+
+
+def test_the_notebook_from_csv_files_to_a_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    frame, answers = shown_by("own_csv.ipynb")
+    assert {"alone-trees", "alone-linear", "local", "fedavg"} <= set(frame.index)
+    assert answers.tolist() == ["no", "yes"]
+    which, gain, report = capsys.readouterr().out.splitlines()[-3:]
+    assert which.endswith(".")
+    assert "joining" in gain.lower()
+    assert (tmp_path / report).read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
 def _adapters(monkeypatch: pytest.MonkeyPatch) -> Any:
@@ -151,9 +171,5 @@ def test_a_transformer_is_adapted_by_ten_clients(tmp_path: Path, monkeypatch: py
 def test_the_notebook_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     example = _adapters(monkeypatch)
     monkeypatch.setattr(example, "CLIENTS", 2)
-    told = json.loads((EXAMPLES / "adapters.ipynb").read_text(encoding="utf-8"))
-    names: dict[str, Any] = {}
-    for cell in told["cells"]:
-        if cell["cell_type"] == "code":
-            exec("".join(cell["source"]), names)
+    shown_by("adapters.ipynb")
     assert "head only 66" in capsys.readouterr().out

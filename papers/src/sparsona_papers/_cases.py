@@ -1,4 +1,4 @@
-"""A paper whose runs are cases: each run stands for itself, but for the trials that choose its settings."""
+"""Papers whose runs are independent cases, except for the trials that choose their settings."""
 
 from __future__ import annotations
 
@@ -79,8 +79,9 @@ class Cases:
         return replace(self, paper=self.paper.with_seeds_from(first))
 
     def _chosen(self, only: str) -> list[Case]:
-        """The cases whose names match a pattern, or else those of the rows that do, as `--left` names them; the cheap
-        ones first."""
+        """Return the cases whose names match a pattern, or else those whose rows match, as `--left` names them; cheap
+        ones first.
+        """
         known = self.paper.cases
         if not known:
             raise no_such_size(self.name, self.size)
@@ -95,7 +96,7 @@ class Cases:
 
 
 class _Session:
-    """The runs of one call: those that choose a setting, and after them those that the paper has."""
+    """The runs of one call: first the trials that choose a setting, then the paper's runs."""
 
     def __init__(self, paper: Paper, job: Job) -> None:
         self.paper, self.out, self.kept = paper, job.out, job.kept
@@ -106,7 +107,7 @@ class _Session:
         self._settled: dict[str, Case] = {}
 
     def run(self, chosen: Sequence[Case]) -> None:
-        """Make the runs that were chosen and are not kept, or all of them again, with what chooses their settings."""
+        """Make the chosen runs that are not kept, or all again, with the trials that choose their settings."""
         todo = [case for case in chosen if self._again or not self._is_kept(case)]
         if not todo:
             return
@@ -125,7 +126,7 @@ class _Session:
             run_many(list(planned.values()), place, Watcher(round=self._round, ended=self._ended))
 
     def _is_kept(self, case: Case) -> bool:
-        """Whether the same run is kept, in this size or in another, from which it is then taken over."""
+        """True if the same run is kept, in this size or in another, from which it is then copied."""
         return self.kept.adopt(case, self.paper, self._others)
 
     def _prepare(self, settings: Mapping[str, Any], name: str) -> Prepared:
@@ -136,7 +137,7 @@ class _Session:
         self._say(f"{self._titles[name]}: {text}")
 
     def _plan(self, case: Case) -> RunPlan | None:
-        """How a case is run, when its turn has come; None if a run that has ended meanwhile was the same one."""
+        """Return the plan of a case; None if an equal run has ended meanwhile."""
         settled, choice = self._chosen(case)
         if case.grid is not None and not self._again and self._is_kept(settled):
             return None
@@ -152,7 +153,7 @@ class _Session:
         )
 
     def _chosen(self, case: Case) -> tuple[Case, dict[str, float]]:
-        """A case with what validation data choose for its row, and the choice."""
+        """Return a case with the setting that validation data choose for its row, and the choice."""
         value = self.kept.choice(case, self.paper)
         if case.grid is None or value is None:
             return case, {}
@@ -189,7 +190,7 @@ class _Session:
             self._tell(case.name, f"{told_scores(self.kept.runs[case.name])}, {summary['seconds']:.0f} s")
 
     def _read(self, extra: Extra | None, case: Case, folder: RunDirectory) -> dict[str, float]:
-        """The numbers that the paper's own code reads off a finished run."""
+        """Return the numbers that the paper's own code reads from a finished run."""
         return {} if extra is None else dict(extra(folder, self._prepare(case.settings, case.name)))
 
 
@@ -198,6 +199,6 @@ DEFAULT_ROUNDS = Experiment.model_fields["rounds"].default
 
 
 def _write_watched(watch: Callable[[RunDirectory], Mapping[str, float]], run: RunDirectory, done: RoundReport) -> None:
-    """Append to the run's directory what a paper wants to know of each round."""
+    """Append the paper's own measurements of a round to the run's directory."""
     with (run.path / WATCHED).open("a", encoding="utf-8") as file:
         file.write(json.dumps({"round": done.round, **watch(run)}) + "\n")

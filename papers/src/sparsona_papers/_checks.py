@@ -1,4 +1,4 @@
-"""Checks that several papers' claims need beside those of rows against rows: counts, leads that grow, benchmarks."""
+"""Checks for claims of several papers: counts, growing leads, benchmarks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Count: TypeAlias = Callable[[Summary], float]
 """A number of a run that does not depend on its seed."""
 
 Pair: TypeAlias = tuple[str, str]
-"""Two rows: the second is taken off the first."""
+"""Two rows: the lead of the first over the second."""
 
 
 def flops(run: Summary) -> float:
@@ -38,12 +38,12 @@ def bytes_sent(*ways: str) -> Count:
 
 
 def numbers_sent(*ways: str) -> Count:
-    """The same as papers count it: values only."""
+    """Return the bytes sent as papers count them: values only."""
     return lambda run: float(sum(run["paper_bytes"][way] for way in ways))
 
 
 def share(one: str, other: str, count: Count, most: float, least: float = 0.0) -> Check:
-    """Whether a row has less than `most` of another's count, and at least `least` of it.
+    """Check whether a row has less than `most` of another row's count, and at least `least` of it.
 
     >>> runs = {"a": {1: {"flops": 3}}, "b": {1: {"flops": 4}}}
     >>> share("a", "b", flops, 1.0)(runs), share("a", "c", flops, 1.0)(runs)
@@ -61,8 +61,9 @@ def share(one: str, other: str, count: Count, most: float, least: float = 0.0) -
 
 
 def measured(row: str, what: str, most: float, times: float = 1.0) -> Check:
-    """Whether a share that a benchmark has measured, so many `times`, is at most so much. Times are lists, of several
-    measurements, of which one alone decides nothing; a number is a count, such as of bytes."""
+    """Check whether a benchmark's share is at most a bound. Times are lists of measurements, of which one alone decides
+    nothing; a number is a count, such as of bytes.
+    """
 
     def check(runs: Runs) -> Verdict:
         found = first_seeds(runs, row)
@@ -81,7 +82,7 @@ def measured(row: str, what: str, most: float, times: float = 1.0) -> Check:
 
 
 def mean_above(pairs: Sequence[Pair], point: str = "pre") -> Check:
-    """Whether the mean over pairs of rows of the first one's lead is above 0."""
+    """Check whether the first rows' mean lead over the second rows of all pairs is above 0."""
 
     def check(runs: Runs) -> Verdict:
         gap = mean_lead(runs, pairs, point)
@@ -91,7 +92,7 @@ def mean_above(pairs: Sequence[Pair], point: str = "pre") -> Check:
 
 
 def grows(groups: Sequence[Sequence[Pair]], point: str = "pre") -> Check:
-    """Whether the mean lead of each group of pairs is above that of the group before it.
+    """Check whether the mean lead grows from group to group of pairs.
 
     Two groups are over different clients: the square of the half interval is the sum of theirs.
     """
@@ -112,8 +113,9 @@ def grows(groups: Sequence[Sequence[Pair]], point: str = "pre") -> Check:
 
 
 def mean_lead(runs: Runs, pairs: Sequence[Pair], point: str) -> Difference | None:
-    """The mean over the pairs with its interval: over the seeds that all of them have, if these are enough, else as if
-    pairs were independent of each other. None where they have no seed in common."""
+    """Return the mean lead with its interval, over the seeds that all pairs have. If these are too few, pairs count as
+    independent. None without a common seed.
+    """
     found = [[values(runs, row, point) for row in pair] for pair in pairs]
     seeds = sorted(set.intersection(*(set(own) for pair in found for own in pair)))
     if len(seeds) >= ENOUGH:

@@ -1,4 +1,4 @@
-"""What would settle a claim: the shortest command that makes its rows, and the data to be got first."""
+"""The shortest command that makes the rows of a claim, and the data that it needs first."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TO_GET = ("cifar-100", "emnist", "femnist")
 
 @dataclass(frozen=True)
 class Command:
-    """How the runs of a paper are asked for: its name, and its cases by size."""
+    """A paper's name and its cases by size, from which commands are made."""
 
     paper: str
     cases: Callable[[Size], Iterable[Case]]
@@ -26,10 +26,10 @@ class Command:
     def of_rows(
         self, *rows: str, only: Sequence[str] = (), seeds: int = 1, at_least: Size = "quick", again: bool = False
     ) -> str:
-        """The command that makes the rows with at least so many seeds, in the first size that has them.
+        """Return the command that makes the rows with at least `seeds` seeds, in the first size that has them.
 
         `only` are patterns of names that hold the rows, for a shorter command than one that has a pattern for each.
-        Sizes before `at_least` are too short for the claim. `again` is for rows that are kept without what it needs.
+        Sizes before `at_least` are too short for the claim. `again` is for kept rows that lack a needed number.
         """
         wanted = list(dict.fromkeys(rows))
         for size in SIZES[SIZES.index(at_least) :]:
@@ -57,7 +57,7 @@ def _planned(cases: Callable[[Size], Iterable[Case]], size: Size) -> tuple[Case,
 
 
 def call_of(paper: str, size: Size) -> str:
-    """How a size of a paper is asked for.
+    """Return the command for a size of a paper.
 
     >>> call_of("plga", "whole"), call_of("plga", "day")
     ('sparsona reproduce plga', 'sparsona reproduce plga --size day')
@@ -66,7 +66,7 @@ def call_of(paper: str, size: Size) -> str:
 
 
 def pattern_of(names: Sequence[str]) -> str:
-    """A pattern for the names of a row's runs: for these alone, where they end in a digit each.
+    """Return a pattern for the names of a row's runs; it matches no others if each name ends in a digit.
 
     >>> pattern_of(["a-1", "a-2"]), pattern_of(["a", "a-2"]), pattern_of(["a-3"])
     ('a-[12]', 'a*', 'a-3')
@@ -79,7 +79,7 @@ def pattern_of(names: Sequence[str]) -> str:
 
 
 def beginning_of(texts: Sequence[str]) -> str:
-    """What several texts begin with.
+    """Return the common beginning of several texts.
 
     >>> beginning_of(["mnist-iid-spfl", "mnist-iid-spfl-w", "mnist-iid-spfl-1"])
     'mnist-iid-spfl'
@@ -88,7 +88,7 @@ def beginning_of(texts: Sequence[str]) -> str:
 
 
 def together(rows: Sequence[str]) -> str:
-    """A pattern for the runs of some rows: all runs that begin as they do.
+    """Return a pattern for the runs of some rows: all runs with their common beginning.
 
     >>> together(["mnist-iid-spfl", "mnist-iid-spfl"]), together(["mnist-iid-spfl", "mnist-iid-lga"])
     ('mnist-iid-spfl-*', 'mnist-iid-*')
@@ -97,7 +97,7 @@ def together(rows: Sequence[str]) -> str:
 
 
 def needed_data(cases: Iterable[Case]) -> str:
-    """Which data have to be got before: those of some cases, and what is public in them."""
+    """Return the data sets that some cases need, public samples included."""
     specs = {
         str(spec)
         for case in cases

@@ -1,8 +1,9 @@
 """Numbers of runs, and by how much two rows differ, with an interval over the seeds.
 
 Runs of one row differ in their seed only. Two rows are compared seed by seed, over the seeds that both have: the mean
-of the differences and its 95 % interval by Student's t. One or two seeds do not tell how much seeds differ. They have
-the interval of their test samples, widened by what other rows with several seeds show (`_noise.py`); the note tells.
+of the differences and its 95 % interval by Student's t. One or two seeds do not show how much seeds differ. Their
+interval is that of their test samples, widened by the spread of other rows with several seeds (`_noise.py`); the note
+says so.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any, TypeAlias
 from sparsona.report.statistics import half_width
 
 Summary: TypeAlias = Mapping[str, Any]
-"""What summary.json of a run holds, or the part of it that is kept."""
+"""The content of a run's summary.json, or the kept part of it."""
 
 Runs: TypeAlias = Mapping[str, Mapping[int, Summary]]
 """The finished runs: by row, and within a row by seed."""
@@ -27,7 +28,7 @@ whether its rate was not chosen on validation samples, and what seeds add to a d
 and reading."""
 
 ENOUGH = 3
-"""So many seeds tell by themselves how much seeds differ."""
+"""Number of seeds from which on their own spread is used."""
 
 Reading: TypeAlias = Callable[[Summary, str], float | None]
 """A number of a run at an evaluation point; None where it was not measured."""
@@ -35,21 +36,21 @@ Reading: TypeAlias = Callable[[Summary, str], float | None]
 
 @dataclass(frozen=True)
 class Difference:
-    """A number and how far off it may be. Without an interval both ends are infinite."""
+    """A number and its interval. Without an interval both ends are infinite."""
 
     value: float
     low: float
     high: float
     seeds: int
     noise: float = 0.0
-    """The standard deviation that seeds add to that of the test samples, where other rows have told it."""
+    """The standard deviation that seeds add to that of the test samples, if known from other rows."""
     untuned: bool = False
     """Whether a rate was not chosen on validation samples."""
     degrees: float = math.inf
     """The degrees of freedom of the interval."""
 
     def high_of(self, rivals: int) -> float:
-        """The upper end where the lowest of so many differences is sought: by chance, one of them is low (Bonferroni).
+        """Return the upper end for the lowest of `count` differences, with Bonferroni's correction.
 
         >>> gap = interval([0.1, 0.2, 0.3])
         >>> gap.high_of(1) == gap.high, round(gap.high_of(5), 3)
@@ -103,14 +104,14 @@ def newcomers(summary: Summary, point: str) -> float | None:
 
 
 def lag(summary: Summary, point: str) -> float | None:
-    """By how much the clients that joined at the end are behind the others, in the mean."""
+    """Return the mean lead of the other clients over those that joined at the end."""
     known, new = score(summary, point), newcomers(summary, point)
     return None if known is None or new is None else known - new
 
 
 @dataclass(frozen=True)
 class Extra:
-    """A number that the paper's own code has read off the run; `shares` if it is a share of the test samples."""
+    """A number that the paper's own code has read from the run; `shares`: it is a share of the test samples."""
 
     name: str
     shares: bool = False
@@ -167,7 +168,7 @@ def interval(found: Iterable[float]) -> Difference:
 
 @dataclass(frozen=True)
 class RowAt:
-    """A row at an evaluation point, read in some way."""
+    """A row at an evaluation point, with the way to read its number."""
 
     row: str
     point: str = "pre"
@@ -175,11 +176,11 @@ class RowAt:
 
 
 def difference(runs: Runs, one: RowAt, other: RowAt) -> Difference | None:
-    """By how much `one` is above `other`; None where they have no seed in common.
+    """Return the lead of `one` over `other`; None without a common seed.
 
-    Three seeds or more speak for themselves. Of one or two the variance is that over the test samples and what seeds
-    add to it in other rows, or that of the two, if it is larger. Where nothing is known of other rows, two seeds speak
-    for themselves, but are no surer than their test samples.
+    From three seeds on, their own spread gives the interval. With one or two, the variance is that of the test samples
+    plus the seeds' variance in other rows, or that of the two seeds if larger. Without other rows, two seeds use their
+    own spread, but at least that of their test samples.
     """
     a, b = values(runs, one.row, one.point, one.of), values(runs, other.row, other.point, other.of)
     both = sorted(a.keys() & b.keys())
@@ -207,19 +208,19 @@ def difference(runs: Runs, one: RowAt, other: RowAt) -> Difference | None:
 
 
 def _shares(of: Reading) -> bool:
-    """Whether a reading is a share of all test samples: the others rest on a few clients', or on something else."""
+    """True if a reading is a share of all test samples; other readings depend on fewer samples."""
     return of in (score, by_size) or (isinstance(of, Extra) and of.shares)
 
 
 def noise_of(run: Summary, at: RowAt) -> Noise:
-    """What seeds add to a difference in which this run is read so; of a reading that nobody knows, that of the mean."""
+    """Return the noise that seeds add to a difference under this reading; for an unknown reading that of the mean."""
     known: Mapping[tuple[str, Reading], Noise] = run.get(NOISE, {})
     return known.get((at.point, at.of), known.get((at.point, score), Noise()))
 
 
 def quantile(noise: Noise) -> float:
-    """How many standard deviations make a 95 % interval: Student's t, if what seeds add is known from few rows, also if
-    that is nothing.
+    """Return the half width of a 95 % interval in standard deviations: Student's t if the noise of seeds is known from
+    few rows.
 
     >>> round(quantile(Noise()), 2), round(quantile(Noise(1e-4, 4)), 2), round(quantile(Noise(0.0, 4)), 2)
     (1.96, 2.78, 2.78)
@@ -230,5 +231,5 @@ def quantile(noise: Noise) -> float:
 
 
 def variance(one: float, other: float, samples: int) -> float:
-    """The variance of the difference of two shares of so many samples, each drawn for itself."""
+    """Return the variance of the difference of two shares of `samples` independent samples."""
     return (one * (1 - one) + other * (1 - other)) / samples

@@ -1,7 +1,7 @@
-"""Data sets that are made of others: some samples of one, so that a small machine can test as often as it trains.
+"""Data sets made from others: some samples of one, for small machines.
 
-A file is made once, when its case is listed, if what it is made of is on the machine. If not, cases can be listed all
-the same; whoever runs one is told which data set to get.
+A file is made once, when its case is listed, if its source is on the machine. Otherwise the run of such a case ends
+with an error that names the data set to get.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sparsona.files import write_atomically
 from sparsona.registry import split_spec
 
 AS_IT_IS = {"scaling": "none"}
-"""The `columns` of an excerpt: its images are normalised by their data set's constants or not at all."""
+"""The `columns` of an excerpt. Its images are normalised by their data set's constants, or not at all."""
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,11 @@ class _Recipe:
 
 
 _RECIPES: dict[str, _Recipe] = {}
-"""By spec: how each data set is made that was asked for here."""
+"""The recipes of the requested data sets, by spec."""
 
 
 def derived(name: str, source: str, make: Callable[[Dataset], Mapping[str, Array]]) -> str:
-    """The spec of a data set that is made of another; `make` gives the arrays of its file."""
+    """Return the spec of a data set that is made from another; `make` returns the arrays of its file."""
     path = excerpt_file(name)
     spec = f"npz:{path}"
     _RECIPES[spec] = _Recipe(path, source, make)
@@ -46,15 +46,16 @@ def derived(name: str, source: str, make: Callable[[Dataset], Mapping[str, Array
 
 
 def ensure(spec: str) -> None:
-    """Make the file of a data set that is made of another, if it is not there; where the other one is not here, either,
-    the error says how to get it."""
+    """Make the file of a derived data set if it is missing; if its source is missing, too, the error says how to get
+    it.
+    """
     recipe = _RECIPES.get(spec)
     if recipe is not None and not recipe.path.exists():
         write_arrays(recipe.path, recipe.make(load(recipe.source)))
 
 
 def source_of(spec: str) -> str:
-    """The name of the data set behind a spec: that of which it is made, if it is made of another.
+    """Return the name of the data set behind a spec: the source of a derived one.
 
     >>> source_of("emnist:letters"), source_of(excerpt("digits", 100))
     ('emnist', 'digits')
@@ -74,12 +75,12 @@ def excerpt(data: str, count: int) -> str:
 
 
 def excerpt_file(name: str) -> Path:
-    """Where the arrays of a data set lie that is made here."""
+    """Return the path of a derived data set's arrays."""
     return roots()[0] / "excerpts" / f"{name}.npz"
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
-    """A file of arrays, whole or not at all."""
+    """Write a file of arrays atomically."""
     kept = io.BytesIO()
     np.savez_compressed(kept, **arrays)  # type: ignore[arg-type]  # its stub knows one keyword only
     path.parent.mkdir(parents=True, exist_ok=True)

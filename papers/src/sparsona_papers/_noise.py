@@ -1,8 +1,7 @@
-"""How far one seed or two may be off: what rows with several seeds tell of those with few.
+"""The noise of seeds, estimated from rows with several seeds for rows with few.
 
-A difference between two rows of one seed has the interval of its test samples, as if nothing else were left to chance.
-That is enough for most tables, and far too sure for some: with two of ten clients in a round, three seeds of FedPSE and
-its rivals spread sixteen times as wide.
+The interval of a difference of one seed covers its test samples only. That is enough for most tables, and far too sure
+for some: with two of ten clients in a round, three seeds of FedPSE and its rivals spread sixteen times as wide.
 """
 
 from __future__ import annotations
@@ -30,22 +29,25 @@ from sparsona_papers._differences import (
 )
 
 EVERY = (-1, "")
-"""In the place of a size and its table: all of them."""
+"""Stands for all sizes and tables."""
 POINTS = ("pre", "post")
 MEANS: tuple[Reading, ...] = (score, by_size)
 
 
 @dataclass
 class _Pairs:
-    """Pairs of rows that tell something of each other: by how much seeds exceed test samples, and the rows' seeds."""
+    """Pairs of rows with several common seeds: the variance of seeds beyond that of test samples, and the number of
+    seeds.
+    """
 
     excess: list[float] = field(default_factory=list)
     seeds: dict[tuple[int, str], dict[str, int]] = field(default_factory=dict)
-    """How many seeds a row has in common with others, by size and table."""
+    """The number of seeds that a row has in common with others, by size and table."""
 
     def noise(self) -> Noise | None:
-        """Their mean, at least 0; None of fewer than three. A table of rows with as many seeds has (rows - 1)
-        (seeds - 1) degrees of freedom."""
+        """Return their mean, at least 0; None for fewer than three. A table of rows with as many seeds has (rows - 1)
+        (seeds - 1) degrees of freedom.
+        """
         if len(self.excess) < 3:
             return None
         degrees = sum(sum(n - 1 for n in own.values()) * (len(own) - 1) / len(own) for own in self.seeds.values())
@@ -53,14 +55,13 @@ class _Pairs:
 
 
 def with_noise(parts: Sequence[Runs]) -> list[Runs]:
-    """The runs of a paper's sizes, each with what seeds add to a difference, by evaluation point and reading.
+    """Return the runs of a paper's sizes, each with the noise of seeds by evaluation point and reading.
 
     It is the variance of the difference between two rows over their seeds, less that over their test samples: the mean
     over pairs of rows of one table that have two seeds or more in common, and at least 0. A run's own table gives it if
-    it has three such pairs, else all tables together; without three pairs it is taken for 0. Runs that ask some of
-    their clients in a round have numbers of their own, infinite where there are no three pairs: who is asked last may
-    decide more than the method. A run that stands in several rows of a table counts once: the same run tells nothing of
-    itself.
+    it has three such pairs, else all tables together; without three pairs it is taken for 0. Runs that sample clients
+    have numbers of their own, infinite without three pairs: the clients sampled last may matter more than the method. A
+    run that stands in several rows of a table counts once.
 
     >>> def run(mean): return {"metric": "accuracy", "accuracy": {"pre": {"mean": mean}}, "test_samples": 5000}
     >>> rows = {name: {1: run(0.5), 2: run(0.5 + more)} for name, more in (("a", 0.0), ("b", 0.2), ("c", 0.1))}
@@ -99,8 +100,7 @@ def with_noise(parts: Sequence[Runs]) -> list[Runs]:
 
 
 def _readings(parts: Sequence[Runs]) -> tuple[Reading, ...]:
-    """The means over the clients, and whatever share the papers' own code has read off a run, taken for an accuracy: a
-    claim that reads it otherwise does not ask."""
+    """Return the means over the clients, and the shares that the papers' own code has read, taken for accuracies."""
     every = (run for runs in parts for own in runs.values() for run in own.values())
     found = (own for run in every for own in (run.get("extra") or {}).items())
     names = dict.fromkeys(name for name, value in found if isinstance(value, float) and 0 <= value <= 1)
@@ -108,7 +108,7 @@ def _readings(parts: Sequence[Runs]) -> tuple[Reading, ...]:
 
 
 def _once(runs: Runs) -> list[str]:
-    """The rows without those whose runs stand in another row of their table: the same scores, as many operations."""
+    """Return the rows without duplicates: a duplicate has the scores and operations of another row of its table."""
     kept: list[tuple[str, str, dict[int, Any]]] = []
     for row in sorted(runs, key=lambda row: -len(runs[row])):
         own = {seed: (run["flops"], run[run["metric"]]) for seed, run in runs[row].items() if "flops" in run}
@@ -119,15 +119,16 @@ def _once(runs: Runs) -> list[str]:
 
 
 def _place(*rows: Mapping[int, Summary]) -> tuple[str, bool]:
-    """The table of some rows, and whether one of them asks some of its clients in a round."""
+    """Return the table of some rows, and whether one of them samples its clients."""
     runs = [run for own in rows for run in own.values()]
     return str(runs[0].get(TABLE, "")), any(run.get(SAMPLED) for run in runs)
 
 
 def _excess(runs: Runs, one: str, other: str, point: str, of: Reading) -> tuple[float, int]:
-    """The variance of the difference of two rows over the seeds that they have in common, less that over their test
-    samples, and the number of these seeds. No seeds count where they are fewer than two, where the rows are of two
-    tables, or where their numbers are no shares of test samples."""
+    """Return the variance of the difference of two rows over their common seeds, less that over their test samples, and
+    the number of seeds. It is 0 seeds for fewer than two, for rows of different tables, or for numbers that are no
+    shares of test samples.
+    """
     if len({run.get(TABLE) for row in (one, other) for run in runs[row].values()}) > 1:
         return 0.0, 0
     a, b = (values(runs, row, point, of) for row in (one, other))

@@ -1,4 +1,4 @@
-"""What a paper's file declares: its runs, what it claims of them, and in which sizes they come."""
+"""The declaration of a paper: its runs, its claims, and its sizes."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ nets and lengths can settle."""
 SIZES: tuple[Size, ...] = get_args(Size)
 
 Value: TypeAlias = float | tuple[float, ...]
-"""What a grid has to choose from: a number, or one for each of several keys."""
+"""A value of a grid: a number, or one number per key."""
 
 LAST_POINTS = ("pre", "post")
-"""The points that are measured after the last round. Any other is read off all rounds, so that its trials measure as
-often as their case does."""
+"""The points that are measured after the last round. Other points use all rounds, so their trials are evaluated as
+often as their case.
+"""
 
 
 @dataclass(frozen=True)
 class Grid:
-    """What is chosen for a row on validation data before its runs: `key` (``training.lr``), one of `values`. Several
-    keys are joined by commas; a value then has a number for each.
+    """A setting that validation data choose before a row's runs: `key` (``training.lr``), one of `values`. Several keys
+    are joined by commas; a value then has a number for each.
 
     Each value has a run of `rounds` rounds with each of the row's first `seeds`, in which the share `validation` of the
     training samples is kept back; the mean over clients and seeds at `point` decides, and of equals the first. A point
@@ -93,16 +94,17 @@ class Case:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """The settings. That an excerpt is not scaled again goes without saying."""
+        """Return the settings, without those that every excerpt has."""
         return {key: value for key, value in self.settings.items() if key != "columns"}
 
     def settled(self, value: Value) -> Case:
-        """The case with one of the values of its grid: a run is the same run, however its settings were chosen."""
+        """Return the case with one value of its grid; its identity does not depend on how the value was chosen."""
         return self if self.grid is None else replace(self, settings=self.grid.applied(self.settings, value), grid=None)
 
     def trials(self, seeds: Iterable[int]) -> list[Case]:
-        """The runs that choose the row's setting, of `seeds` as many as the grid wants, value by value; none without
-        a grid."""
+        """Return the trials that choose the row's setting, for the first seeds of `seeds`, value by value; none without
+        a grid.
+        """
         if self.grid is None:
             return []
         first = sorted(set(seeds))[: self.grid.seeds]
@@ -119,20 +121,19 @@ class Case:
 
 
 Extra: TypeAlias = Callable[[RunDirectory, Prepared], Mapping[str, float]]
-"""Numbers that a paper's claims need beside the summary, read off a finished run."""
+"""Reads further numbers for a paper's claims from a finished run."""
 
 
 Kept: TypeAlias = Mapping[str, dict[str, Any]]
-"""What is kept of runs, by name."""
+"""The kept results of runs, by name."""
 
 
 @dataclass(frozen=True)
 class Paper:
     """A paper's runs, its claims, and its drawings: each takes the folder of the runs and the file to write.
 
-    `tables` are made of the runs that are kept: markdown, by title. `extra` reads numbers off a finished run, `watch`
-    off a run's checkpoint after every round; `validation` reads scores on validation samples by which a grid may
-    choose, beside those after the last round.
+    `tables` are made of the runs that are kept: markdown, by title. `extra` reads numbers from a finished run, `watch`
+    from a checkpoint after every round. `validation` reads further validation scores by which a grid may choose.
     """
 
     title: str
@@ -149,7 +150,7 @@ class Paper:
         return case.trials(c.seed for c in self.cases if c.of == case.of)
 
     def with_seeds_from(self, first: int) -> Paper:
-        """The same paper with other seeds: `first` in the place of its first seed, and so on. Names stay.
+        """Return the paper with other seeds, beginning with `first`. Names stay the same.
 
         >>> Paper("", [Case("a-1", "t", {"seed": 1}), Case("a-2", "t", {"seed": 2})]).with_seeds_from(11).cases[1].seed
         12

@@ -1,4 +1,4 @@
-"""The papers by name, and what the commands ask of each of them."""
+"""The papers by name, and their interface for the commands."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Job:
 
 @dataclass(frozen=True)
 class MissingRuns:
-    """Of `asked` runs the names of those that are not kept, by row; the number of trials; and the data to get first."""
+    """The names of the `asked` runs that are not kept, by row; the number of trials; and the data to get first."""
 
     asked: int
     names: Mapping[str, Sequence[str]]
@@ -42,7 +42,7 @@ class MissingRuns:
     data: str = ""
 
     def lines(self) -> list[str]:
-        """How many runs are left in all, and of each row.
+        """Return the number of missing runs, in total and per row.
 
         >>> MissingRuns(3, {"a": ["a-1", "a-2"]}, trials=4).lines()
         ['2 of 3 runs and 4 trials are left', '  a: 2 runs']
@@ -81,8 +81,7 @@ class Reproduction(Protocol):
 
 
 PAPERS: Registry[Callable[[Size], Paper | Reproduction]] = Registry("paper", "sparsona_papers")
-"""A paper is a function of the size in which it is asked for. A paper whose runs do not depend on each other declares
-them as a :class:`Paper`."""
+"""A paper is a function of its size. If its runs do not depend on each other, it returns a :class:`Paper`."""
 
 
 def no_such_size(name: str, size: Size) -> InputError:

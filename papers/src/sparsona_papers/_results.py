@@ -1,9 +1,9 @@
-"""What is kept of finished runs: a small JSON file a paper, a line a run, so that cards outlive the run directories.
+"""Kept results of finished runs: one small JSON file per paper with one line per run, so that cards outlive the run
+directories.
 
-A run is found again by the digest of its settings: where the settings of a case have changed, its old numbers do not
-count. What validation samples choose is chosen anew of the trials that are kept, so that a value more in a grid costs
-its trials, and runs only where it wins. Paths of excerpts and what only says where the work is done are left out of the
-digest.
+A run is identified by the digest of its settings, so old numbers of a changed case do not count. Choices are made again
+from the kept trials: a new value in a grid costs its trials, and further runs only if it wins. The digest leaves out
+paths of excerpts and settings of the machine.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ KEPT = ("method", "options", "seed", "rounds", "clients", "weights", "metric", "
 
 
 def digest_of(settings: Mapping[str, Any]) -> str:
-    """A short name for what decides a run.
+    """Return a digest of the settings that decide a run's result.
 
     >>> digest_of({"data": "npz:/a/x.npz", "engine": "pool"}) == digest_of({"data": "npz:/b/x.npz"})
     True
@@ -75,7 +75,7 @@ def _short(value: Any) -> Any:
 
 
 def results_file(results: Path | None, name: str, size: Size, seeds_from: int | None = None) -> Path | None:
-    """Where the compact results of a paper are kept: those of each size, and of other seeds, apart.
+    """Return the file of a paper's kept results, one per size and per choice of seeds.
 
     >>> str(results_file(Path("r"), "plga", "whole")), str(results_file(Path("r"), "plga", "day", 11))
     ('r/plga.json', 'r/plga-day-seeds-11.json')
@@ -104,7 +104,7 @@ class Results:
             raise InputError(f"{file} is damaged ({error}): restore it, or remove it to run everything again") from None
 
     def find(self, name: str, settings: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The run of that name, if it was one of these settings; else any other that was."""
+        """Return the run of this name if it has these settings, else another run with these settings."""
         wanted = digest_of(settings)
         named = self.runs.get(name)
         if named is not None and named["settings"] == wanted:
@@ -124,13 +124,13 @@ class Results:
         return case.grid.values[max(range(len(means)), key=lambda place: (means[place], -place))]
 
     def tried(self, case: Case, trials: Iterable[Case]) -> dict[str, float]:
-        """What those of a case's trials that were run have on validation samples."""
+        """Return the validation scores of a case's finished trials."""
         found = {trial.name: self.find(trial.name, trial.identity) for trial in trials}
         point = case.grid.point if case.grid else ""
         return {name: run["validation"].get(point) or 0.0 for name, run in found.items() if run is not None}
 
     def run_of(self, case: Case, paper: Paper) -> dict[str, Any] | None:
-        """The run of a case with what validation samples choose for it, and the choice; None if it was not run."""
+        """Return the run of a case with its chosen setting, and the choice; None if it was not run."""
         chosen: dict[str, Any] = {}
         if case.grid is not None:
             value = self.choice(case, paper)
@@ -144,7 +144,7 @@ class Results:
         return {key: inner for key, inner in found.items() if key != "chosen"} | chosen
 
     def adopt(self, case: Case, paper: Paper, others: Sequence[Results]) -> bool:
-        """Take over from other results what these lack of a case and its trials. Whether the case is kept then."""
+        """Copy a case and its trials from other results if these lack them; return whether the case is kept then."""
         if case.grid is not None:
             for trial in paper.trials(case):
                 self.adopt(trial, paper, others)

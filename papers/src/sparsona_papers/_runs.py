@@ -1,4 +1,4 @@
-"""What papers read from run directories: summaries, the server's state, and scores of other models."""
+"""Readers of run directories: summaries, the server's state, and scores of other models."""
 
 from __future__ import annotations
 
@@ -36,25 +36,25 @@ def finished(cases: Iterable[Case], out: Path) -> dict[str, Summary]:
 
 
 def server_state(folder: Path, kind: type) -> Any:
-    """What the server of a finished run knew at the end; `kind` is the class of the method's server state."""
+    """Return the server's final state; `kind` is its class."""
     return Checkpointer(RunDirectory(folder).checkpoint).server(kind)
 
 
 def server_scores(folder: RunDirectory, prepared: Prepared, kind: type) -> dict[str, float]:
-    """What the server's own vector scores on the clients' test samples: their mean, and weighted by their sizes."""
+    """Return the score of the server's vector on the clients' test samples: their mean, and weighted by their sizes."""
     found = scores_of(server_state(folder.path, kind).weights, runner_of(prepared), prepared)
     named = {"server": found["mean"], "server_weighted": found["weighted"]}
     return {name: value for name, value in named.items() if value is not None}
 
 
 def runner_of(prepared: Prepared) -> ModelRunner:
-    """What trains and tests models of a run, beside the run itself."""
+    """Return a runner that trains and tests models outside of the run."""
     setup = prepared.setup
     return ModelRunner(copy.deepcopy(setup.module), setup.federation.data, setup.objective, setup.task.chance)
 
 
 def scores_of(weights: Vector, runner: ModelRunner, prepared: Prepared) -> Mapping[str, float | None]:
-    """What one model scores on the clients' test samples."""
+    """Return the scores of one model on the clients' test samples."""
     setup = prepared.setup
     tests = {client: setup.federation.splits[client].test for client in setup.task.clients}
     return summarise(

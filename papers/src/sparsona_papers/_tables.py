@@ -14,13 +14,13 @@ from sparsona_papers._results import Results
 from sparsona_papers._verdicts import MISSING, Claim, Verdict
 
 SOURCE = "source"
-"""What lines have that were read off a card of an earlier version: their bytes are those of an earlier wire."""
+"""The key of lines that were read from an old card: their bytes are those of an earlier wire."""
 MEASURED = "measured-"
-"""How the names of kept lines begin that are a benchmark's and no case's."""
+"""Prefix of kept lines that belong to a benchmark, not to a case."""
 
 
 def runs_of(paper: Paper, kept: Results) -> Runs:
-    """The kept runs of a paper's cases by row and seed, and what benchmarks have measured, each a row of its own."""
+    """Return the kept runs of a paper's cases by row and seed, and each benchmark's measurements as a row."""
     found: dict[str, dict[int, Summary]] = {
         name: {0: line} for name, line in kept.runs.items() if name.startswith(MEASURED)
     }
@@ -35,7 +35,7 @@ def runs_of(paper: Paper, kept: Results) -> Runs:
 
 COLUMNS = ("run", "paper", "pre", "post", "ft", "chosen", "seeds", "MB up", "MB down", "as papers count, up", "down",
            "GFLOP", "simulated s", "rounds")  # fmt: skip
-"""Of a table: the paper's number, ours at three points, bytes really sent and values only, work, time, rounds."""
+"""Columns: the paper's number, ours at three points, real bytes, bytes of values only, work, time, rounds."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Part:
 
 
 def tables(paper: Paper, name: str, size: Size, runs: Runs) -> list[str]:
-    """How much has been run, and a table for each of the paper's, as lines of markdown."""
+    """Return the progress and a table for each of the paper's tables, as lines of markdown."""
     done = sum(len(own) for row, own in runs.items() if not row.startswith(MEASURED))
     when = sorted({str(run["date"]) for row in runs.values() for run in row.values()})
     where = sorted({str(run["machine"]) for row in runs.values() for run in row.values()})
@@ -66,8 +66,7 @@ def tables(paper: Paper, name: str, size: Size, runs: Runs) -> list[str]:
 
 
 def verdicts(parts: Sequence[Part]) -> list[str]:
-    """How many claims came out how, a table of those with evidence, and one of those that nobody has run, with what
-    would settle them."""
+    """Return the counts of verdicts, a table of claims with evidence, and one of claims not run."""
     parts = _noisy(parts)
     found = {text: _judged(text, parts) for text in _texts(parts)}
     lines = [_count([verdict.word for verdict in found.values()]), ""]
@@ -84,8 +83,9 @@ def verdicts(parts: Sequence[Part]) -> list[str]:
 
 
 def headlines(parts: Sequence[Part], texts: Sequence[str]) -> tuple[str, dict[str, str]]:
-    """How many claims came out how, and a row of a table for each claim in `texts` that is one of these: its verdict,
-    and what the longest size says."""
+    """Return the counts of verdicts, and a table row for each known claim in `texts`: its verdict, and the evidence of
+    the longest size.
+    """
     parts = _noisy(parts)
     every = _texts(parts)
     rows = {}
@@ -101,7 +101,7 @@ def _waiting(text: str) -> str:
 
 
 def _noisy(parts: Sequence[Part]) -> list[Part]:
-    """The same parts, whose runs know what seeds differ by."""
+    """Return the parts with the noise of seeds in their runs."""
     known = with_noise([part.runs for part in parts])
     return [replace(part, runs=runs) for part, runs in zip(parts, known, strict=True)]
 
@@ -117,17 +117,16 @@ def _count(words: Sequence[str]) -> str:
 
 
 def _ran(text: str, parts: Sequence[Part]) -> list[tuple[Size, Verdict]]:
-    """What the sizes that were run say of a claim, the longest first."""
+    """Return the verdicts of the finished sizes on a claim, the longest first."""
     asked = [(part, claim) for part in reversed(parts) for claim in part.claims if claim.text == text]
     return [(part.size, found) for part, claim in asked if (found := claim.check(part.runs)).word != "not run"]
 
 
 def _judged(text: str, parts: Sequence[Part]) -> Verdict:
-    """A claim's verdict over several sizes, and what it rests on or what would settle it.
+    """Return a claim's verdict over several sizes, with its evidence or the command that would settle it.
 
-    The longest size that was run decides. The evidence names every size that was run, also one that says something
-    else: it may have more seeds. What nobody has run names the cost, and the reason if there is another one than that
-    its rows are missing.
+    The longest size that was run decides. The evidence names every finished size, also one with another verdict. A
+    claim without runs names the command, and the reason if it is not just missing rows.
     """
     asked = [(part, claim) for part in reversed(parts) for claim in part.claims if claim.text == text]
     ran = _ran(text, parts)
@@ -175,7 +174,7 @@ def spread(found: Sequence[float]) -> str:
 
 
 def told_scores(summary: Summary) -> str:
-    """The mean scores of a run in a few words."""
+    """Return the mean scores of a run as a text."""
     return ", ".join(f"{point} {number(score(summary, point))}" for point in ("pre", "post"))
 
 

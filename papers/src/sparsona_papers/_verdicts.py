@@ -10,17 +10,17 @@ from typing import Literal, TypeAlias
 from sparsona_papers._differences import Difference, Reading, RowAt, Runs, difference, score
 
 MISSING = "missing: "
-"""How the note begins of a claim whose rows have not been run."""
+"""Beginning of the note on a claim whose rows have not been run."""
 
 Word: TypeAlias = Literal["yes", "no", "within noise", "not run"]
 
 WORST: tuple[Word, ...] = ("no", "not run", "within noise", "yes")
-"""What decides where all of several must hold: the first of these words that one of them has."""
+"""The order of verdicts in which the first one decides if all of several claims must hold."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The word, and the numbers it rests on."""
+    """A verdict: the word, and the numbers behind it."""
 
     word: Word
     note: str = ""
@@ -31,9 +31,9 @@ Check: TypeAlias = Callable[[Runs], Verdict]
 
 @dataclass(frozen=True)
 class Claim:
-    """Something that the paper says, or what one would say against it, and the test of it.
+    """A claim of the paper, or an objection to it, and its test.
 
-    `cost` says what would settle it, where it was not run: a command.
+    `cost` is the command that would settle it if it was not run.
     """
 
     text: str
@@ -42,8 +42,8 @@ class Claim:
 
 
 def word_above(gap: Difference, by: float = 0.0, rivals: int = 1) -> Word:
-    """Whether a number is above `by`, one of as many as there are `rivals`. Numbers that are equal in all seeds, as at
-    a ceiling, decide nothing.
+    """Return whether a number is above `by`, corrected for the number of `rivals`. Numbers that are equal in all seeds,
+    as at a ceiling, decide nothing.
 
     >>> word_above(Difference(0.0, 0.0, 0.0, 3)), word_above(Difference(-0.2, -0.3, -0.1, 3))
     ('within noise', 'no')
@@ -52,19 +52,19 @@ def word_above(gap: Difference, by: float = 0.0, rivals: int = 1) -> Word:
 
 
 def word_below(gap: Difference, most: float) -> Word:
-    """Whether a number is at most `most`."""
+    """Return whether a number is at most `most`."""
     return "yes" if gap.high <= most else "no" if gap.low > most else "within noise"
 
 
 def word_within(gap: Difference, limit: float) -> Word:
-    """Whether a number is no further from 0 than `limit`."""
+    """Return whether a number is no further from 0 than `limit`."""
     if -limit <= gap.low and gap.high <= limit:
         return "yes"
     return "no" if gap.low > limit or gap.high < -limit else "within noise"
 
 
 def worst(words: Iterable[Word]) -> Word:
-    """The word for all of several.
+    """Return the verdict on several claims together.
 
     >>> worst(["yes", "within noise", "yes"])
     'within noise'
@@ -75,10 +75,10 @@ def worst(words: Iterable[Word]) -> Word:
 def above(
     one: str, *others: str, point: str = "pre", other_point: str = "", of: Reading = score, by: float = 0.0
 ) -> Check:
-    """Whether `one` is above all `others` by more than `by`. All must have been run.
+    """Check whether `one` is above all `others` by more than `by`. All must have been run.
 
-    One rival that is above it is enough for "no". Of several one is above by chance, so that this takes an interval
-    that is wider by their number. The note tells of the rival with the highest score among those that decide.
+    One rival above it suffices for "no". With several rivals the interval is corrected for their number. The note names
+    the deciding rival with the highest score.
     """
 
     def check(runs: Runs) -> Verdict:
@@ -100,27 +100,27 @@ def above(
 
 
 def exceeds(one: RowAt, other: RowAt, by: float = 0.0) -> Check:
-    """Whether `one` is above `other` by more than `by`, each at its own point and read in its own way."""
+    """Check whether `one` is above `other` by more than `by`, each at its own point and with its own reading."""
     return _judged(one, other, lambda gap: Verdict(word_above(gap, by), str(gap)))
 
 
 def gains(one: RowAt, other: RowAt, most: float) -> Check:
-    """Whether `one` is at most so much above `other`."""
+    """Check whether `one` is above `other` by at most `most`."""
     return _judged(one, other, lambda gap: Verdict(word_below(gap, most), str(gap)))
 
 
 def loses(one: RowAt, other: RowAt, most: float) -> Check:
-    """Whether `other` is at most so much below `one`."""
+    """Check whether `other` is below `one` by at most `most`."""
     return _judged(one, other, lambda gap: Verdict(word_below(gap, most), f"loses {gap}"))
 
 
 def level(one: RowAt, other: RowAt, limit: float) -> Check:
-    """Whether two numbers are no further apart than `limit`."""
+    """Check whether two numbers are at most `limit` apart."""
     return _judged(one, other, lambda gap: Verdict(word_within(gap, limit), str(gap)))
 
 
 def _judged(one: RowAt, other: RowAt, judge: Callable[[Difference], Verdict]) -> Check:
-    """What is said of the difference of two numbers."""
+    """Return the verdict on the difference of two numbers."""
 
     def check(runs: Runs) -> Verdict:
         gap = difference(runs, one, other)
@@ -130,7 +130,7 @@ def _judged(one: RowAt, other: RowAt, judge: Callable[[Difference], Verdict]) ->
 
 
 def within(limit: float, *rows: str, point: str = "pre") -> Check:
-    """Whether all rows are no further apart than `limit`."""
+    """Check whether all rows are at most `limit` apart."""
 
     def check(runs: Runs) -> Verdict:
         pairs = list(combinations(rows, 2))
@@ -147,7 +147,7 @@ def within(limit: float, *rows: str, point: str = "pre") -> Check:
 
 
 def any_of(*checks: Check) -> Check:
-    """Whether at least one of several holds: "no" where none does, the verdict nearest to yes where it is open.
+    """Check whether at least one of several holds: "no" if none does, else the verdict nearest to yes.
 
     >>> any_of(never("a"), lambda runs: Verdict("yes", "b"))({})
     Verdict(word='yes', note='b')
@@ -163,8 +163,8 @@ def any_of(*checks: Check) -> Check:
 
 
 def all_of(checks: Mapping[str, Check] | Iterable[Check]) -> Check:
-    """Whether all of several hold, each under a name or under none. One that does not is enough for "no"; the note
-    tells of those that decide, two at most.
+    """Check whether all of several hold, with or without names. One failure suffices for "no"; the note has at most two
+    deciding ones.
 
     >>> said = {word: lambda runs, word=word: Verdict(word, "so") for word in ("yes", "no", "not run")}
     >>> all_of(said)({}), all_of(said.values())({})
@@ -186,7 +186,7 @@ def all_of(checks: Mapping[str, Check] | Iterable[Check]) -> Check:
 
 
 def fact(test: Callable[[Runs], tuple[bool, str] | None], *rows: str) -> Check:
-    """A claim about counts, in which there is no noise: what `test` says, None where one of the `rows` is missing."""
+    """Check a claim about counts, which have no noise, by `test`; None if one of the `rows` is missing."""
 
     def check(runs: Runs) -> Verdict:
         found = test(runs)
@@ -196,12 +196,12 @@ def fact(test: Callable[[Runs], tuple[bool, str] | None], *rows: str) -> Check:
 
 
 def never(reason: str) -> Check:
-    """A claim that no case of ours tests, and why."""
+    """Return a check for a claim that no case tests, with the reason."""
     return lambda runs: Verdict("not run", reason)
 
 
 def missing(runs: Runs, *rows: str) -> Verdict:
-    """What is said where the `rows` have not all been run, or have not what is asked for.
+    """Return the verdict if some `rows` were not run, or lack the needed number.
 
     >>> missing({"a": {1: {}}}, "a", "b").note, missing({"a": {1: {}}}, "a").note
     ('missing: b', 'no seed with this number in common')

@@ -44,7 +44,7 @@ def reproduce(
     Runs are made side by side, one per core, with --engine ray on all nodes of a cluster; --engine pool makes them one
     by one.
 
-    A line of each run is kept in --results, from which tables and verdicts are made; such a run is not run again.
+    One line per run is kept in --results. Tables and verdicts are made from it, and the run is not made again.
     """
     from sparsona.federation.resources import Cluster, Resources
     from sparsona_papers import reproduce as papers

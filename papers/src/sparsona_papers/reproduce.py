@@ -1,8 +1,8 @@
 """Make a paper's runs, keep what its card needs of them, and write the card.
 
-A run that is finished is not run again and one that was interrupted is continued, so the command can be stopped and
-started at will. A small file per paper and size (`results`) keeps what a card needs of a run. It outlives the run's
-directory: a run that is kept is not run again, either, unless it is asked for.
+A finished run is not made again and an interrupted one is continued, so the command can be stopped at any time. A small
+file per paper and size (`results`) keeps the numbers for cards. It outlives the run directories: a kept run is not made
+again, unless `again` is given.
 """
 
 from __future__ import annotations
@@ -38,10 +38,9 @@ def reproduce(
 ) -> Path:
     """Make a paper's runs whose names, or rows, match `only` into `out`, and write results.md there. Returns that file.
 
-    With `run` false nothing is run: the tables are made of the runs that are kept. `results` is the folder in which a
-    compact form of every run is kept; runs that are kept there are made only if `again` is true. `engine` and
-    `resources` say where the work is done and change no number. With `seeds_from` the first of the paper's seeds is
-    `seeds_from`, and so on; these runs are kept in files of their own.
+    With `run` false nothing is run: the tables are made from the kept runs. `results` is the folder of kept results;
+    runs in it are made only if `again` is true. `engine` and `resources` change no number. With `seeds_from` the first
+    of the paper's seeds is `seeds_from`, and so on; these runs are kept in files of their own.
     """
     found = reproduction(name, size, seeds_from)
     own, *others = _kept(results, name, size, seeds_from)
@@ -83,14 +82,14 @@ def _kept(results: Path | None, name: str, size: Size, seeds_from: int | None) -
 
 
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
-"""What stands between these lines of a card is made of the kept results."""
+"""The text between these lines of a card is made from the kept results."""
 HEADLINES = "<!-- verdicts: begin -->", "<!-- verdicts: end -->"
 """Between these lines of a page, the counts and the rows of a table are made of the kept results. The page's author
 chooses the claims: a row stands there for each."""
 
 
 def card(names: Sequence[str], results: Path, text: str) -> str:
-    """A card, or a page about it, with its tables and verdicts made anew of the kept results of these papers."""
+    """Return a card, or a page about it, with tables and verdicts made from the kept results of these papers."""
     if HEADLINES[0] in text:
         return _page(names, results, text)
     before, _, after = _parts(text, BEGIN, END)
@@ -113,7 +112,7 @@ def chart(page: Path) -> Path | None:
 
 
 def _parts(text: str, begin: str, end: str) -> tuple[str, str, str]:
-    """A text before, between and after two lines."""
+    """Return the text before, between and after two lines."""
     before, found, rest = text.partition(begin)
     inner, ended, after = rest.partition(end)
     if not found or not ended:
@@ -122,7 +121,7 @@ def _parts(text: str, begin: str, end: str) -> tuple[str, str, str]:
 
 
 def _page(names: Sequence[str], results: Path, text: str) -> str:
-    """A short page: how many claims came out how, and the claims that its table lists."""
+    """Return a short page: the counts of verdicts, and the claims that its table lists."""
     before, inner, after = _parts(text, *HEADLINES)
     listed = [line.split(" | ")[0].removeprefix("| ") for line in inner.splitlines() if line.startswith("| ")][1:]
     counts, rows = [], dict[str, str]()

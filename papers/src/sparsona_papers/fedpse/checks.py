@@ -1,4 +1,4 @@
-"""Whether correlation distances rise with lambda, which FedPSE's claims need beside the common checks."""
+"""A check of FedPSE's claims: correlation distances rise with lambda."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sparsona_papers.fedpse.plan import LAMBDAS, row_of
 
 
 def rising(clients: int, name: str, data: str = "fashion-mnist") -> Check:
-    """Whether the mean (`distance`) or the variance (`distance_variance`) over the clients rises with lambda.
+    """Check whether the mean (`distance`) or the variance (`distance_variance`) over the clients rises with lambda.
 
     Seeds are paired, as everywhere. It rises if every step does, and does not if one step falls.
     """

@@ -1,4 +1,4 @@
-"""What the FedPSE paper claims, row against row, and what one would say against it."""
+"""The claims of the FedPSE paper, and objections."""
 
 from __future__ import annotations
 
@@ -34,14 +34,15 @@ RIVALS = METHODS[1:4]
 POINTS = ("pre", "post")
 RIVALS_TOLD = "FedAvg, FedSTC and FedSCR"
 TOLD = {CIFAR: "cifar-10 from scratch (the paper's ResNet18 starts from weights that it does not name)"}
-"""Data whose name is not enough."""
+"""Data sets whose names need a remark."""
 TEN = "fashion-mnist-10-1-fed???"
 """The rows of the headline, first seed."""
 
 
 def claims(size: Size) -> Iterator[Claim]:
-    """All claims; the same in every size, but that in all sizes but `quick` every row chooses its rate on validation
-    samples, and there only those that are called so."""
+    """Return all claims, the same in every size. Every row chooses its rate on validation samples; in `quick` only rows
+    that say so in their names.
+    """
     yield from _headline()
     yield from _chosen(size)
     yield from _table_1()
@@ -55,7 +56,7 @@ def claims(size: Size) -> Iterator[Claim]:
 
 
 def _best(ratio: float, clients: int, data: str, point: str = "pre", variant: str = "") -> Check:
-    """Whether FedPSE is above FedAvg, FedSTC and FedSCR."""
+    """Return whether FedPSE is above FedAvg, FedSTC and FedSCR."""
     end = f"-{variant}" if variant else ""
     return above(*(row_of(ratio, m, clients, data) + end for m in ("fedpse", *RIVALS)), point=point)
 
@@ -83,7 +84,7 @@ def _headline() -> Iterator[Claim]:
 
 
 def _chosen(size: Size) -> Iterator[Claim]:
-    """The headline and what is said against it with rates that validation samples chose."""
+    """Return the headline and the objections, with rates chosen on validation samples."""
     how = "rates chosen on validation samples (by `pre`)"
 
     def row(ratio: float, method: str) -> str:
@@ -203,7 +204,7 @@ def _efficiency() -> Iterator[Claim]:
 
 
 def _table_2() -> Iterator[Claim]:
-    """How it goes with the rounds, and with the number of clients."""
+    """Return the claims about rounds and the number of clients."""
     curves = {m: f"{row_of(1.0, m, 5)}-curve" for m in METHODS[1:]}
     yield Claim(
         "Figure 2: FedPSE converges faster than FedSTC and FedSCR: its mean at `pre` over 100 rounds is above theirs, "
@@ -245,7 +246,7 @@ def _table_2() -> Iterator[Claim]:
 
 
 def _parts() -> Iterator[Claim]:
-    """What EWA and DPS do."""
+    """Return the claims about EWA and DPS."""
     studies = (("EWA", "no-ewa", "C5", LAMBDAS, 5), ("DPS", "no-dps", "C6", (0.2, 0.5, 1.0), 8))
     for part, study, number, ratios, figure in studies:
         for r in ratios:

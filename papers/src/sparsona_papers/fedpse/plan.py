@@ -1,4 +1,4 @@
-"""FedPSE's runs: which there are, with which settings, and what the paper has for them."""
+"""FedPSE's runs: their settings, and the paper's numbers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ METHODS = ("local", "fedavg", "fedstc", "fedscr", "fedpse")
 CIFAR = "cifar-10"
 SAMPLES = {"fashion-mnist": 60_000, "mnist": 60_000, "imdb": 25_000, CIFAR: 50_000}
 WORK = {"imdb": 0.2, CIFAR: 150.0}
-"""The work of a sample, where it is not that of a 28x28 image in ConvNet2."""
+"""The work per sample, in units of a 28x28 image in ConvNet2."""
 BATCH = 128
 ROUNDS = {"fashion-mnist": 10, "mnist": 10, "imdb": 30}
 """How many `quick` runs."""
@@ -77,30 +77,30 @@ LAMBDAS = (0.0, 0.5, 1.0)
 BETWEEN = (0.2, 0.4, 0.6, 0.8)
 """The other lambdas of figures 5 and 8, taken to be in steps of 0.2: the paper prints none."""
 USUAL = 0.9
-"""The paper's p, but for figure 4."""
+"""The paper's p, except in figure 4."""
 SPARSITIES = (0.1, 0.4, 0.7)
 """Some of the other p of figure 4, for C8."""
 EVERY_P = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, USUAL)
 """All p of figure 4, for C5."""
 FEW, MANY = (2, 5, 10), (25, 50, 100)
-"""How many clients there are in Table 1, and in Table 2 beside it."""
+"""Numbers of clients in Table 1, and further ones in Table 2."""
 ALONE = ((CIFAR, 10, 1.0), ("fashion-mnist", 100, 1.0))
-"""Where `paper` asks what `local` has: on the largest net, and with the least data a client."""
+"""Settings with `local` in the size `paper`: the largest net, and the least data per client."""
 SAMPLED = (0.2, 0.5)
-"""The shares of the clients that are asked in a round, for C9. Figure 7 prints none."""
+"""The sampled shares of clients for C9. Figure 7 prints none."""
 TUNED = "tuned"
 RATES = (1e-3, 3e-3, 1e-2)
-"""What rows choose from that choose their rate: both ends of the paper's range, and one between."""
+"""Learning rates to choose from: both ends of the paper's range, and one between."""
 PARTS: dict[Size, float] = {"quick": 0.25, "day": 0.5, "whole": 1.0}
-"""How much of an epoch a client trains in a round, on images."""
+"""Share of an epoch per client and round, on images."""
 SEEDS: dict[Size, tuple[int, ...]] = {"quick": (1, 2, 3), "day": (1, 2, 3), "whole": (1, 2)}
-"""Of Fashion-MNIST with ten clients."""
+"""Seeds of Fashion-MNIST with ten clients."""
 THREE = (1, 2, 3)
 """Of figures 2, 4, 5, 7 and 8 in `paper`: gains of a point need an interval. The paper has seed 1 alone."""
 LENGTH = 100
 """The rounds of the paper's listing."""
 LONG_GRID = Grid("training.lr", RATES, rounds=LENGTH // 5)
-"""What a row of so many rounds chooses its rate from, in a fifth of them: five rounds prefer rates that lose later."""
+"""Learning rates of long rows, chosen in a fifth of the rounds: five rounds prefer rates that lose later."""
 
 
 def cases(size: Size) -> Iterator[Case]:
@@ -118,7 +118,7 @@ def cases(size: Size) -> Iterator[Case]:
 
 
 def name_of(data: str, clients: int, ratio: float, method: str) -> str:
-    """The run of a method in a setting.
+    """Return the name of the run of a method in a setting.
 
     >>> name_of("mnist", 10, 0.5, "fedpse")
     'mnist-10-0.5-fedpse'
@@ -168,8 +168,9 @@ def _tuned() -> Iterator[Case]:
 
 
 def _paper() -> Iterator[Case]:
-    """What the whole lacks of the paper's tables and figures, at the same length; some rows more than once. Rows of the
-    whole that a mean or a curve needs beside them are here, too: who has run them need not do it again."""
+    """Return the rows of the paper's tables and figures that the whole lacks, at the same length. Rows of the whole
+    that a mean or a curve needs are here, too; kept runs are not made again.
+    """
     fashion = "fashion-mnist"
     settings = [setting for setting in TABLE_1 if setting[0] == CIFAR]
     settings += [(data, clients, 1.0) for data in (fashion, "imdb") for clients in (*FEW, *MANY)]  # Table 2

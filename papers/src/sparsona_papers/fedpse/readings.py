@@ -1,4 +1,4 @@
-"""What FedPSE's claims need of a run beside its summary: correlation distances, and how a curve goes."""
+"""Further numbers for FedPSE's claims: correlation distances, and the shape of a curve."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OVER_ROUNDS, SWING = "mean over rounds", "swing"
 
 
 def read_extra(folder: RunDirectory, prepared: Prepared) -> dict[str, float]:
-    """The distances of the last round, and of a run that was measured in every round how its curve goes."""
+    """Return the distances of the last round and, if every round was measured, the shape of the curve."""
     every_round = prepared.experiment.evaluation.every == 1
     return read_distances(folder) | (_read_curve(folder) if every_round else {})
 

@@ -1,6 +1,7 @@
-"""The tests that FedSpa's claims need beside those of all papers: rounds, orders, leads and counts of a net.
+"""Checks of FedSpa's claims: rounds, orders, leads and counts of a net.
 
-One seed of sampled clients says nothing of who is sooner, nor does less than the rounds between two measurements.
+With sampled clients, one seed does not show which row is sooner; nor does a lead below the rounds between two
+evaluations.
 """
 
 from __future__ import annotations
@@ -58,33 +59,33 @@ def _goal(goal: float) -> str:
 
 
 def rounds_to(summary: Summary, goal: float) -> float | None:
-    """The first measured round with an accuracy at `pre`; 0 for never, None where nobody has counted."""
+    """Return the first measured round with an accuracy at `pre`; 0 for never, None if not counted."""
     found = extra(_goal(goal))(summary, "pre")
     return 0.0 if found is None and extra(BEST)(summary, "pre") is not None else found
 
 
 def inside(rows: Sequence[str], point: str = "pre") -> Check:
-    """Whether some row is above both ends."""
+    """Check whether some row is above both ends."""
     return any_of(*(above(row, rows[0], rows[-1], point=point) for row in rows[1:-1]))
 
 
 def falling(rows: Mapping[float, str]) -> Check:
-    """Whether every row, by what it is called, is above the next at `pre`."""
+    """Check whether every row is above the next at `pre`; keys are the rows' labels."""
     return all_of({f"{one:g} above {other:g}": above(rows[one], rows[other]) for one, other in pairwise(rows)})
 
 
 def fewer_numbers(one: str, other: str, most: float) -> Check:
-    """Whether a row sends less than so much of another's numbers, up and down."""
+    """Check whether a row sends less than a share of another row's numbers, up and down."""
     return all_of({way: share(one, other, numbers_sent(way), most) for way in ("up", "down")})
 
 
 def fewer_operations(one: str, other: str, most: float) -> Check:
-    """Whether a row takes less than so much of another's operations."""
+    """Check whether a row takes less than a share of another row's operations."""
     return share(one, other, flops, most)
 
 
 def fewer_and_above(one: str, *others: str, point: str = "pre") -> Check:
-    """Whether a row sends fewer numbers, up and down together, than each of the others and is above all of them."""
+    """Check whether a row sends fewer numbers in all than each of the others and is above all of them."""
 
     def test(runs: Runs) -> tuple[bool, str] | None:
         found = first_seeds(runs, one, *others)
@@ -101,13 +102,14 @@ Pairs = Sequence[tuple[float, float]]
 
 
 def sooner(one: str, other: str, goal: float) -> Check:
-    """Whether a row gets to an accuracy at `pre` in fewer rounds than another, with three seeds or more. Who never
-    gets there is later; where neither does with any seed, the runs were too short to tell."""
+    """Check whether a row reaches an accuracy at `pre` in fewer rounds than another, with three seeds or more. A row
+    that never reaches it is later; if neither does with any seed, the runs were too short.
+    """
     return _by_seed(one, other, lambda a, b: (rounds_to(a, goal), rounds_to(b, goal)), _first)
 
 
 def sooner_to_best(one: str, other: str) -> Check:
-    """Whether a row gets to the best accuracy of another, cut to a whole per cent, in fewer rounds than that."""
+    """Check whether a row reaches the best accuracy of another, cut to a whole per cent, in fewer rounds."""
 
     def pair(mine: Summary, theirs: Summary) -> tuple[float | None, float | None]:
         if extra(BEST)(theirs, "pre") is None:
@@ -119,7 +121,9 @@ def sooner_to_best(one: str, other: str) -> Check:
 
 
 def as_fast(one: str, other: str, goal: float, most: float = 0.1) -> Check:
-    """Whether the rounds of two rows to an accuracy at `pre` differ by at most this share of the second's."""
+    """Check whether two rows reach an accuracy at `pre` in rounds that differ by at most a share of the second's
+    rounds.
+    """
 
     def judge(pairs: Pairs) -> Verdict:
         if len(pairs) == 1:
@@ -134,7 +138,7 @@ def as_fast(one: str, other: str, goal: float, most: float = 0.1) -> Check:
 
 
 def never_reaches(row: str, goal: float) -> Check:
-    """Whether a row does not get to an accuracy at `pre` with any seed of at least two."""
+    """Check whether a row never reaches an accuracy at `pre`, with two seeds or more."""
 
     def check(runs: Runs) -> Verdict:
         counted = [rounds_to(run, goal) for _, run in sorted(runs.get(row, {}).items())]
@@ -169,8 +173,10 @@ def _by_seed(
 
 
 def _first(pairs: Pairs) -> Verdict:
-    """Less than the rounds between two measurements is no difference. One seed or two decide nothing; of several the
-    interval does, and where somebody never gets there, whether all agree."""
+    """Return the verdict on two rows' rounds. A difference below the rounds between two evaluations does not count. One
+    or two seeds decide nothing. With more the interval decides, or, if some run never reaches the accuracy, the
+    agreement of all seeds.
+    """
     gaps = [(two or math.inf) - (one or math.inf) if one or two else 0.0 for one, two in pairs]
     if len(pairs) < ENOUGH:
         return Verdict("within noise", _told(pairs))
@@ -197,7 +203,8 @@ class Work:
 
 @cache
 def operations(data: str, density: float = 1.0, *, uniform: bool = False) -> Work:
-    """Five epochs with so many weights on a task of the paper; a sparse net takes the gradient of a dense batch, too.
+    """Return the operations of five epochs with `active` weights on a task of the paper; a sparse net adds the gradient
+    of a dense batch.
 
     >>> operations("cifar-10")
     Work(training=2500.0, search=0.0)
@@ -212,12 +219,13 @@ def operations(data: str, density: float = 1.0, *, uniform: bool = False) -> Wor
 
 
 def saves(least: float, usual: Work, other: Work) -> Check:
-    """Whether the other way takes fewer operations by at least this share, in the tenths of a per cent that the paper
-    prints. It is a count and needs no run."""
+    """Check whether the other way saves at least this share of operations, in tenths of a per cent as printed. It is a
+    count and needs no run.
+    """
     saved = round(1 - (other.training + other.search) / (usual.training + usual.search), 3)
     return fact(lambda _: (saved >= least, f"{saved:.1%} fewer"))
 
 
 def searches(most: float, work: Work) -> Check:
-    """Whether the search takes at most this share of the training. It is a count and needs no run."""
+    """Check whether the search takes at most this share of the training. It is a count and needs no run."""
     return fact(lambda _: (work.search <= most * work.training, f"{work.search / work.training:.1%}"))

@@ -1,5 +1,6 @@
-"""What the FedSpa paper claims, row against row, and what one would say against it: on data and nets that a CPU can
-train. `originals.py` has those on the paper's own."""
+"""The claims of the FedSpa paper, and objections, on data and nets that a CPU can train. `originals.py` has those on
+the paper's own data.
+"""
 
 from __future__ import annotations
 
@@ -95,7 +96,7 @@ def _sparsity(where: Testbed) -> Iterator[Claim]:
 
 
 def _rounds(where: Testbed) -> Iterator[Claim]:
-    """Who is sooner, on Fashion-MNIST, where the runs of the whole are long enough."""
+    """Return claims about rounds, on Fashion-MNIST, for which the size `whole` is long enough."""
     if where.data != "fashion-mnist":
         return
     for rival in ("ditto", "fedavg"):
@@ -127,7 +128,7 @@ def _costs(where: Testbed) -> Iterator[Claim]:
 
 
 def _counts() -> Iterator[Claim]:
-    """What follows from the nets alone, with the paper's samples and epochs."""
+    """Return claims that follow from the nets alone, with the paper's samples and epochs."""
     for data, least, printed in (
         ("cifar-100", 0.153, "15.3 % in the introduction, 15.4 % in 5.2"),
         ("cifar-10", 0.246, "24.6 %, Table 1"),

@@ -1,4 +1,4 @@
-"""FedSpa's runs: which there are, with which settings, and what the paper has for them."""
+"""FedSpa's runs: their settings, and the paper's numbers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sparsona_papers._paper import Case, Grid, Size
 
 MODELS = {"fashion-mnist": "lenet5", "cifar-10": "lenet-cifar"}
 STANDS_FOR = {"fashion-mnist": "emnist-letters", "cifar-10": "cifar-10"}
-"""Of the data of the sizes that a CPU can run, those of the paper whose place they take."""
+"""The paper's data sets, by the data sets that replace them on a CPU."""
 SAMPLES = {"fashion-mnist": 600, "cifar-10": 500}
 SETTINGS = {"iid": "iid", "0.5": "dirichlet-clients:0.5", "0.3": "dirichlet-clients:0.3"}
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -25,7 +25,7 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 PERSONAL = ("ditto", "sub-fedavg", "fedspa-dst")
 DENSER = ("ditto", "fedavg", "sub-fedavg", "subsampling")
-"""Those that send more than FedSpa."""
+"""Methods that send more than FedSpa."""
 SWEEP = (0.2, 0.4, 0.6, 0.8)
 STUDIES: dict[str, dict[str, Any]] = {
     **{f"sparsity-{s:g}": {"density": round(1 - s, 3)} for s in SWEEP},
@@ -44,8 +44,9 @@ SHORT_STUDIES = {"iid": ("rsm-different", "different"), "0.5": ("different",), "
 
 @dataclass(frozen=True)
 class Original:
-    """A task of the paper: data, net, training samples of a client, rounds, gamma in its settings A and B, and
-    what a run costs beside those of the other tasks."""
+    """A task of the paper: data, net, training samples per client, rounds, gamma in its settings A and B, and the
+    relative cost of a run.
+    """
 
     data: str
     model: str
@@ -72,7 +73,7 @@ ORIGINALS = {
 """From the easiest to the hardest. The rounds of EMNIST-L follow from the GB in Table 1. Its test part has 208 samples
 for a client, where the paper draws 100."""
 ORIGINAL = "paper-"
-"""How the names of their rows begin."""
+"""Prefixes of the names of their rows."""
 ORIGINAL_SETTINGS = ("iid", "A", "B")
 PRINTED: dict[str, dict[str, tuple[float, float, float]]] = {
     # IID, setting A, setting B; tables 1, 3 and 4
@@ -118,9 +119,9 @@ DAY = {
 seeds: three for the headline and its rivals, one for all else."""
 ROUNDS = {True: {"fashion-mnist": 30, "cifar-10": 20}, False: {"fashion-mnist": 150, "cifar-10": 200}}
 EVERY = 5
-"""The rounds from one measurement to the next, but in `quick`, which measures five times in all."""
+"""Rounds between two evaluations; `quick` has five evaluations in all."""
 RATES = (0.1, 0.05)
-"""Of the whole; the first is the paper's. All rates fall by 0.998 a round."""
+"""Learning rates of the whole; the first is the paper's. All rates fall by a factor of 0.998 per round."""
 
 
 def cases(size: Size) -> Iterator[Case]:

@@ -1,5 +1,6 @@
-"""The claims of the FedSpa paper that are tested in two places, on its own data and nets and on those that a CPU can
-train: each is one function of where it is tested."""
+"""Claims of the FedSpa paper that are tested both on its own data and nets and on those that a CPU can train: one
+function of the testbed each.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from sparsona_papers.fedspa.plan import COMMAND, DENSER, PERSONAL, SWEEP, name_o
 
 @dataclass(frozen=True)
 class RowPair:
-    """What is said of two rows: the first is above the second."""
+    """Makes the check that the first row is above the second."""
 
     text: str
     one: str
@@ -29,16 +30,16 @@ RSM_LOSES = RowPair("C7: RSM is worse with different masks", "fedspa-rsm", "rsm-
 RSM_BELOW = RowPair("C7: RSM with different masks stays below DST", "fedspa-dst", "rsm-different")
 DST_GAINS = RowPair("C7: DST is slightly better with different masks", "different", "fedspa-dst")
 SWEPT = {s: "fedspa-dst" if s == 0.5 else f"sparsity-{s:g}" for s in sorted((*SWEEP, 0.5))}
-"""The sweep: by the sparsity what its row is called."""
+"""The rows of the sweep by sparsity."""
 
 
 @dataclass(frozen=True)
 class Testbed:
-    """The data set on which a claim is tested, and how it is told of it.
+    """The data set on which a claim is tested.
 
-    `told` is what a claim calls it, and `prefix` begins the names of its rows. `settings` are IID and two skews of the
+    `told` is its name in claims, and `prefix` begins the names of its rows. `settings` are IID and two skews of the
     labels, the stronger one last; `skewed` is a pattern for the two. `printed` are the paper's numbers of a row in the
-    three settings, and `source` says of what. `at` tells the evaluation point, where a claim has to.
+    three settings, and `source` says where they stand. `at` names the evaluation point, if a claim needs it.
 
     >>> printed = {"local": (42.5, 63.6, 69.4)}
     >>> where = Testbed("cifar-10", "CIFAR-10", "paper-", ("iid", "A", "B"), "[AB]", printed, "paper", "")
@@ -66,7 +67,7 @@ class Testbed:
         return tuple(self.row(setting, method) for method in methods)
 
     def only(self, settings: tuple[str, ...], *methods: str) -> list[str]:
-        """Patterns that hold these rows in these settings and no other row."""
+        """Return patterns that match exactly these rows in these settings."""
         one = {self.settings[1:]: self.skewed, self.settings: "*"}.get(settings)
         return [f"{self.row(setting, method)}*" for method in methods for setting in ([one] if one else settings)]
 
@@ -75,7 +76,7 @@ class Testbed:
         return self.printed[method][self.settings.index(setting)]
 
     def numbers(self, setting: str, *methods: str, between: str = ", ") -> str:
-        """The paper's numbers as a claim tells them."""
+        """Return the paper's numbers as text for a claim."""
         return f"{self.source}: {between.join(f'{self.number(setting, method):g}' for method in methods)}"
 
     def best_first(self, setting: str, *methods: str) -> list[str]:
@@ -98,14 +99,14 @@ def setting_name(setting: str) -> str:
 
 
 def ranked(where: Testbed, mark: str, setting: str, order: Sequence[str], ending: str, point: str = "pre") -> Claim:
-    """The first of several rows, which the paper has best, is above the others."""
+    """Claim: the row that is best in the paper is above the others."""
     first, *others = order
     text = f"{mark}: {where.told}, {setting}: {first} above {', '.join(others)}{ending}"
     return where.above(text, setting, *order, point=point)
 
 
 def lead_grows_with_skew(where: Testbed, larger: str) -> Iterator[Claim]:
-    """The more the labels are skewed, the larger is the lead of DST; `larger` says so of the two settings."""
+    """Claim: the lead of DST grows with the skew of the labels; `larger` is the check for the two settings."""
     _, less, more = where.settings
     for rival in ("fedavg", "ditto"):
         strong, weak = ((where.row(skew, "fedspa-dst"), where.row(skew, rival)) for skew in (more, less))
@@ -119,8 +120,9 @@ def lead_grows_with_skew(where: Testbed, larger: str) -> Iterator[Claim]:
 
 
 def harder(testbeds: Sequence[Testbed], skew: str, printed: Callable[[Sequence[float]], str]) -> Iterator[Claim]:
-    """What grows from the first data set to the last, which is the hardest: the lead of DST, and what personal methods
-    lose on IID data. `printed` tells the paper's points on all of them."""
+    """Claims: from the easiest to the hardest data set, the lead of DST grows, and so does the loss of personal methods
+    on IID data. `printed` has the paper's points.
+    """
     easy, hard = testbeds[0], testbeds[-1]
     leads = [(skew, "fedspa-dst", rival, f"DST's lead on {rival}{hard.at} is larger") for rival in ("fedavg", "ditto")]
     losses = [("iid", "fedavg", loser, f"{loser} is further below FedAvg{hard.at}") for loser in PERSONAL]
@@ -186,7 +188,7 @@ def best_sparsity(where: Testbed, mark: str, setting: str, best: float, ending: 
 
 
 def sparsity_gains(where: Testbed, less: str, more: str, ending: str, only: Sequence[str] = ()) -> Claim:
-    """From a setting to a more skewed one the sparser net gains on the denser one."""
+    """Claim: with more skew the sparser net gains on the denser one."""
     even, skewed = ((where.row(s, "sparsity-0.4"), where.row(s, "sparsity-0.2")) for s in (less, more))
     return Claim(
         f"abstract and B.4: {where.told}: a sparsity of 0.4 gains on 0.2{where.at} {ending}",
@@ -196,7 +198,7 @@ def sparsity_gains(where: Testbed, less: str, more: str, ending: str, only: Sequ
 
 
 def fewer_numbers_and_above(where: Testbed, setting: str) -> Claim:
-    """Those that send more are worse."""
+    """Claim: methods that send more are worse."""
     rows = where.rows(setting, "fedspa-dst", *DENSER)
     return Claim(
         f"Figure 1: {where.told}, {setting}: DST sends fewer numbers than {', '.join(DENSER)} and is above"
@@ -222,7 +224,7 @@ def beside_sub_fedavg(where: Testbed, subject: str, setting: str, percent: int, 
 
 
 def sooner_to_best_of(where: Testbed, setting: str, rival: str) -> Claim:
-    """DST needs fewer rounds to what a rival gets to."""
+    """Claim: DST needs fewer rounds than a rival to the rival's best accuracy."""
     saved = {"fedavg": 76.2, "ditto": 38.1}[rival]
     mine, other = where.rows(setting, "fedspa-dst", rival)
     return Claim(
@@ -234,8 +236,9 @@ def sooner_to_best_of(where: Testbed, setting: str, rival: str) -> Claim:
 
 
 def global_model(where: Testbed, setting: str, cost: str, own_cost: str) -> Iterator[Claim]:
-    """The server's vector is no model for all: it is worse than FedAvg's and, but for IID data, than the personal ones.
-    The two claims have a cost each."""
+    """Claims: the server's vector is worse than FedAvg's model and, except on IID data, than the personal models. Each
+    claim has its own cost.
+    """
     mine, rival = where.rows(setting, "fedspa-dst", "fedavg")
     server, ending = RowAt(mine, "pre", accuracy("server")), f"{where.told}, {setting_name(setting)}"
     yield Claim(f"C8: FedSpa's global model is worse than FedAvg's, {ending}", exceeds(RowAt(rival), server), cost)

@@ -14,13 +14,14 @@ Scores = npt.NDArray[np.float64]
 """Scores of one task: seeds x clients."""
 
 MODELS = (1.0, 32.0)
-"""The area is over the logarithm of a client's bytes, up and down, from so many float32 models to so many."""
+"""Range of the area in float32 models per client, up and down; the area is over the logarithm of bytes."""
 
 
 @dataclass(frozen=True)
 class Curve:
-    """A run of one seed: what a client had sent and received on average at each evaluation, in float32 models, and
-    each client's score there (evaluations x clients). `start` is the score before the first evaluation."""
+    """A run of one seed. Per evaluation: the mean traffic of a client, in float32 models, and each client's score
+    (evaluations x clients). `start` is the score before the first evaluation.
+    """
 
     spent: Sequence[float]
     scores: Scores
@@ -28,8 +29,8 @@ class Curve:
 
 
 def area(curve: Curve, low: float = MODELS[0], high: float = MODELS[1]) -> Scores:
-    """Each client's mean score over log bytes between `low` and `high`: at any bytes the last evaluation that they
-    paid for counts, and the run's last one beyond its end.
+    """Return each client's mean score over log bytes between `low` and `high`. At any number of bytes the last
+    evaluation within it counts, and the run's last one beyond its end.
 
     >>> area(Curve([2.0, 8.0], np.array([[0.5], [1.0]]), 0.0), 1.0, 16.0)
     array([0.5])
@@ -55,7 +56,7 @@ def charged(curve: Curve, share: float) -> Curve:
 
 
 def bytes_to(curve: Curve, target: float) -> float:
-    """What a client has spent, in models, when the clients' mean score first reaches `target`; infinite if never.
+    """Return a client's traffic, in models, when the mean score first reaches `target`; infinite if never.
 
     >>> bytes_to(Curve([2.0, 8.0], np.array([[0.5], [1.0]]), 0.0), 0.9)
     8.0
@@ -105,7 +106,7 @@ def bootstrap(differences: Mapping[str, Scores], repeats: int = 10_000, seed: in
 
 
 def not_inferior(effect_low: float, margin: float = 0.005) -> bool:
-    """Whether the lower end of a 95 % interval is above minus the margin.
+    """Return whether the lower end of a 95 % interval is above minus the margin.
 
     >>> not_inferior(-0.004), not_inferior(-0.006)
     (True, False)

@@ -44,11 +44,11 @@ class AnyCell(Protocol):
 
     @property
     def name(self) -> str:
-        """What its file is called."""
+        """Return the name of its file."""
 
     @property
     def cost(self) -> float:
-        """What cheap cells are told by."""
+        """Return a number by which cheap cells come first."""
 
     def settings(self) -> dict[str, Any]:
         """The experiment."""
@@ -85,13 +85,13 @@ def read_off(cell: Cell, folder: Path, loader: Loader) -> dict[str, Any]:
 
 
 def diverged(cell: Cell, error: Diverged) -> dict[str, Any]:
-    """The numbers of a run that diverged: it scores nothing at all."""
+    """Return the numbers of a run that diverged: its score is 0."""
     nothing = dict.fromkeys(("area", "accuracy"), 0.0)
     return {**about(cell.settings()), "diverged": str(error), "validation": nothing}
 
 
 def about(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """What decided a run, and when and where it was made."""
+    """Return the settings of a run, and when and where it was made."""
     return {
         "settings": digest_of(settings),
         "options": settings.get("options", {}),
@@ -118,7 +118,7 @@ def _correct(prepared: Prepared, models: Mapping[str, Any]) -> npt.NDArray[np.bo
 
 
 def pack(array: npt.NDArray[np.unsignedinteger[Any]]) -> str:
-    """An array of small numbers as text.
+    """Return an array of small numbers as text.
 
     >>> unpack(pack(np.arange(6, dtype=np.uint16)), np.uint16, 3)
     array([[0, 1, 2],
@@ -128,7 +128,7 @@ def pack(array: npt.NDArray[np.unsignedinteger[Any]]) -> str:
 
 
 def unpack(text: str, kind: type[np.unsignedinteger[Any]], width: int) -> npt.NDArray[Any]:
-    """What :func:`pack` has written, with rows of this width."""
+    """Invert :func:`pack`, with rows of this width."""
     raw = zlib.decompress(base64.b85decode(text))
     return np.frombuffer(raw, np.dtype(kind).newbyteorder("<")).astype(kind).reshape(-1, width)
 
@@ -151,7 +151,7 @@ def read_cells(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def kept_cells(found: Kept) -> dict[str, dict[str, Any]]:
-    """Cells as they are kept: trials (seed 0) only have their validation scores, since nothing is chosen by others.
+    """Return the kept form of cells: trials (seed 0) only have their validation scores.
 
     >>> kept_cells({"x-t0-s0-r30": {"right": "..."}, "x-t0-s1-r100": {"right": "..."}})
     {'x-t0-s0-r30': {}, 'x-t0-s1-r100': {'right': '...'}}
@@ -165,7 +165,7 @@ def kept_cells(found: Kept) -> dict[str, dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Reading(Generic[C]):
-    """What a study keeps of a run that has ended, and of one that diverged."""
+    """The functions by which a study reads an ended run and a diverged one."""
 
     ended: Callable[[C, Path, Loader], dict[str, Any]]
     diverged: Callable[[C, Diverged], dict[str, Any]]

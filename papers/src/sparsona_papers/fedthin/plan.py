@@ -1,4 +1,4 @@
-"""What is run: methods, the same number of trials for each, and the cells of the study.
+"""The plan of the study: methods with equally many trials, and cells.
 
 A cell is one run. Trials are drawn once for all from each method's own space, the first being its defaults; they train
 with seed 0 for `tuning` rounds. Of each method two trials are chosen by validation samples: that with the largest area
@@ -28,7 +28,7 @@ SPARSE = {"values": ("float32", "pow2")}
 
 @dataclass(frozen=True)
 class Contestant:
-    """A method as it takes part: its fixed options, what is searched, and how many models a turn trains.
+    """A contestant: a method with fixed options, its search space, and the number of models that a turn trains.
 
     Every turn takes the same number of gradient steps, so a method that trains two models has half for each.
     """
@@ -114,7 +114,7 @@ class Cell:
 
     @property
     def cost(self) -> float:
-        """What cheap cells are told by: rounds, by the share of clients that work in each."""
+        """Return rounds times the share of clients per round, by which cheap cells come first."""
         return self.rounds * self.share
 
     def settings(self) -> dict[str, Any]:
@@ -168,7 +168,7 @@ def tuning(plan: StudyPlan) -> list[Cell]:
 def chosen(
     found: Mapping[str, Mapping[str, Any]], task: StudyTask, share: float, row: str, plan: StudyPlan, by: Choice
 ) -> int | None:
-    """The trial of a row with the best validation; of equals the first; None before all trials have been run."""
+    """Return a row's trial with the best validation score, the first of equals; None before all trials are finished."""
     names = [Cell(task, share, row, trial, 0, plan.tuning, plan).name for trial in range(plan.trials)]
     if any(name not in found for name in names):
         return None
@@ -190,7 +190,7 @@ def finals(
 
 
 def longest(found: Mapping[str, Mapping[str, Any]], plan: StudyPlan) -> list[Cell]:
-    """The long runs: of FedThin, `local` and the rows that are best on validation samples once all have been run."""
+    """Return the long runs: FedThin, `local`, and the best rows on validation samples when all are finished."""
     out = []
     for task, share in plan.settings:
         here = [c for c in finals(found, plan, by=("accuracy",)) if c.task == task and c.share == share]

@@ -41,7 +41,7 @@ from sparsona_papers.fedthin.significance import holm, losers
 from sparsona_papers.fedthin.tasks import StudyTask
 
 Reading = Callable[[Curve], Scores]
-"""A number a client of a run."""
+"""One number per client of a run."""
 LEVEL = 0.05
 UNPAID = (OURS, BESIDE, "fedpse", "fedstc")
 """Rows whose clients make the initial model from the seed instead of receiving it."""
@@ -75,7 +75,7 @@ def runs(kept: Kept, plan: StudyPlan, task: StudyTask, share: float, row: str, b
 
 
 def scores(found: Sequence[Mapping[str, Any]], read: Reading) -> Scores:
-    """What is read of runs, seeds x clients. A run that diverged has the score of guessing."""
+    """Return a reading of runs as seeds x clients. A run that diverged has the score of guessing."""
     return np.array(
         [np.full(len(run["tests"]), run["guess"]) if "diverged" in run else read(curve_of(run)) for run in found]
     )
@@ -87,15 +87,16 @@ def at_end(curve: Curve) -> Scores:
 
 
 def at_round(rounds: int) -> Reading:
-    """The score after so many rounds, where every round was measured."""
+    """Return the score after `round` rounds of a run that measured every round."""
     return lambda curve: np.asarray(curve.scores[min(rounds, len(curve.scores)) - 1])
 
 
 def differences(
     kept: Kept, plan: StudyPlan, share: float, rival: str, by: Choice, read: Reading, unpaid: Reading | None = None
 ) -> dict[str, Scores]:
-    """FedThin less a rival, by task. `local` sends nothing: its last score counts whatever the bytes. Rows that make
-    the initial model themselves are read by `unpaid`, where that is given."""
+    """Return FedThin less a rival, by task. `local` sends nothing, so its last score counts at any number of bytes.
+    Rows that make the initial model themselves are read by `unpaid`, if given.
+    """
 
     def reading(row: str) -> Reading:
         return at_end if row == ALONE else unpaid if unpaid and row in UNPAID else read
@@ -134,7 +135,7 @@ def _verdicts(kept: Kept, plan: StudyPlan, share: float) -> list[str]:
 
 
 def _areas(gaps: Mapping[str, Mapping[str, Scores]], paid: Mapping[str, Effect]) -> list[str]:
-    """The first analysis: areas with Holm's correction, beside them what the protocol does not have."""
+    """Return the first analysis: areas with Holm's correction, and columns beyond the protocol."""
     effects = {rival: bootstrap(own) for rival, own in gaps.items()}
     corrected = dict(zip(effects, holm([effect.p for effect in effects.values()]), strict=True))
     larger = [rival for rival, effect in effects.items() if corrected[rival] < LEVEL and effect.value > 0]
@@ -157,7 +158,7 @@ def _areas(gaps: Mapping[str, Mapping[str, Scores]], paid: Mapping[str, Effect])
 
 
 def _accuracies(gaps: Mapping[str, Mapping[str, Scores]], ratios: Mapping[str, str]) -> list[str]:
-    """The second and the third analysis: bytes to pay, and whether FedThin is not inferior."""
+    """Return the second and third analysis: bytes to reach `local`, and non-inferiority of FedThin."""
     effects = {rival: bootstrap(own) for rival, own in gaps.items()}
     level = {rival: not_inferior(effect.low) for rival, effect in effects.items()}
     return [
@@ -178,7 +179,7 @@ def _yes(answer: bool) -> str:
 
 
 def _over_tasks(gaps: Mapping[str, Scores]) -> str:
-    """How many tasks are above zero, and Student's interval of their mean."""
+    """Return the number of tasks above zero, and Student's interval of their mean."""
     means = [float(own.mean()) for own in gaps.values()]
     found, ahead = interval(means), f"{sum(mean > 0 for mean in means)} of {len(means)}"
     if found is None or found.half is None:
@@ -187,7 +188,7 @@ def _over_tasks(gaps: Mapping[str, Scores]) -> str:
 
 
 def _harm(kept: Kept, plan: StudyPlan, share: float) -> str:
-    """The share of losers, in the mean over tasks: with FedThin, and with `local` against another seed of itself."""
+    """Return the mean share of losers over tasks: with FedThin, and with `local` against another seed of itself."""
     told = []
     for row, name in ((OURS, "with FedThin"), (ALONE, "with `local` of another seed, which is the chance level")):
         found = [
@@ -199,8 +200,9 @@ def _harm(kept: Kept, plan: StudyPlan, share: float) -> str:
 
 
 def _ratio(kept: Kept, plan: StudyPlan, share: float, rival: str) -> str:
-    """How many times the bytes of FedThin a rival needs to be as good as `local` is in the end: the geometric mean over
-    tasks where both get there, and where each does."""
+    """Return a rival's bytes to the final score of `local`, relative to FedThin's: the geometric mean over tasks where
+    both reach it, and the tasks where each does.
+    """
     if rival == ALONE:
         return "-"
     found = {row: [_bytes_to_local(kept, plan, task, share, row) for task in plan.tasks] for row in (OURS, rival)}
@@ -261,7 +263,9 @@ def _spent(found: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _losing(found: Sequence[Mapping[str, Any]], alone: Sequence[Mapping[str, Any]]) -> float | None:
-    """The share of clients significantly worse off than alone; of `local` against its next seed: the chance level."""
+    """Return the share of clients significantly worse off than alone; for `local` against its next seed, the chance
+    level.
+    """
     if not alone or any("diverged" in run for run in (*found, *alone)):
         return None
     pairs = zip(found, (*alone[1:], alone[0]) if found == alone else alone, strict=True)

@@ -32,7 +32,7 @@ CLIENTS, TEST = 40, 0.4
 
 @dataclass(frozen=True)
 class StudyTask:
-    """A task's data, its model, and whether its clients are who collected the data."""
+    """A task's data, its model, and whether its clients come with the data."""
 
     name: str
     make: Callable[[], tuple[Array, Array, Array]]
@@ -55,7 +55,7 @@ class StudyTask:
 
 
 def rows_to_test(client: Array) -> npt.NDArray[np.bool_]:
-    """Which rows are tested: of each client's the same share, drawn once for all.
+    """Return the test rows: the same share of each client's rows, drawn once for all runs.
 
     >>> int(rows_to_test(np.array(["a"] * 5 + ["b"] * 10)).sum())
     6
@@ -68,7 +68,7 @@ def rows_to_test(client: Array) -> npt.NDArray[np.bool_]:
 
 
 def largest(client: Array, count: int = CLIENTS, most: int = 250) -> npt.NDArray[np.int64]:
-    """At most so many rows, drawn once for all, of each of the clients that have the most."""
+    """Return at most `most` rows of each of the largest clients, drawn once for all runs."""
     names, sizes = np.unique(client, return_counts=True)
     chosen = sorted(names[np.argsort(-sizes, kind="stable")[:count]])
     rng = np.random.default_rng(8)

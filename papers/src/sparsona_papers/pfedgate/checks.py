@@ -1,4 +1,4 @@
-"""Checks that pFedGate's claims need beside the common ones: several at once, and numbers made of several rows."""
+"""Checks of pFedGate's claims: several at once, and numbers made of several rows."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from sparsona_papers.pfedgate.readings import CLIENT
 
 
 def combined(number: Callable[..., float], *ats: RowAt, least: float | None = None, most: float | None = None) -> Check:
-    """Whether a number that is made of several rows, seed by seed, is above `least` or at most `most`.
+    """Check whether a number made of several rows, seed by seed, is above `least` or at most `most`.
 
-    One seed has no interval, so that nothing follows from it.
+    One seed has no interval and decides nothing.
     """
 
     def check(runs: Runs) -> Verdict:
@@ -31,12 +31,12 @@ def combined(number: Callable[..., float], *ats: RowAt, least: float | None = No
 
 
 def ratio(one: float, other: float) -> float:
-    """How many times the other it is."""
+    """Return the ratio of two numbers."""
     return one / other
 
 
 def growth(one: float, before: float, other: float, other_before: float) -> float:
-    """By how much more the first two differ than the others.
+    """Return by how much more the first two differ than the others.
 
     >>> growth(5, 3, 4, 3)
     1
@@ -45,7 +45,7 @@ def growth(one: float, before: float, other: float, other_before: float) -> floa
 
 
 def mean_gain(*pairs: float) -> float:
-    """The mean of the differences of numbers that follow each other.
+    """Return the mean difference of consecutive numbers.
 
     >>> mean_gain(5, 3, 4, 4)
     1
@@ -54,13 +54,13 @@ def mean_gain(*pairs: float) -> float:
 
 
 def behind(summary: Summary, point: str) -> float | None:
-    """By how much the bottom decile of the clients is below their mean."""
+    """Return the distance of the clients' bottom decile from their mean."""
     all_, last = score(summary, point), bottom(summary, point)
     return None if all_ is None or last is None else all_ - last
 
 
 def sent(row: str) -> Check:
-    """Whether between 0.6 and 0.75 of the model's numbers go up in a client's turn."""
+    """Return whether between 0.6 and 0.75 of the model's numbers go up in a client's turn."""
 
     def test(runs: Runs) -> tuple[bool, str] | None:
         own = runs.get(row)
@@ -75,7 +75,7 @@ def sent(row: str) -> Check:
 
 
 def most_gain(one: str, other: str) -> Check:
-    """Whether more than half of the clients have a higher score in the first row, seed by seed."""
+    """Return whether more than half of the clients have a higher score in the first row, seed by seed."""
 
     def share(runs: Runs, seed: int) -> float | None:
         a, b = (_each(runs[row][seed]) for row in (one, other))

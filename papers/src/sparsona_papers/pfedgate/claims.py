@@ -1,4 +1,4 @@
-"""What the pFedGate paper claims, row against row, on data that stand in for its own."""
+"""The claims of the pFedGate paper, on data that replace its own."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ TABLE_2 = {
 
 
 def claims(size: Size) -> Iterator[Claim]:
-    """All claims of the paper: on stand-ins, on its own data sets, and what needs no data. Each stands there once."""
+    """Return all claims of the paper: on replacement data, on its own data sets, and those without data."""
     found = [] if size == "paper" else [claim for data in data_of(size) for claim in _stand_ins(size, data)]
     once: dict[str, Claim] = {}
     for claim in (*found, *(_short() if size == "quick" else ()), *_everywhere(), *own_claims()):
@@ -139,7 +139,7 @@ def _server_model(where: ClaimScope) -> Iterator[Claim]:
 
 
 def _short() -> Iterator[Claim]:
-    """What only short runs are there for: where the gate starts, how blocks are cut, how soon it learns, trees."""
+    """Return claims that only short runs test: the gate's start, the cuts of blocks, the speed of learning, trees."""
     for density in ("0.5", "1"):
         zero, three = (RowAt(f"leaf-{density}-start-{start}", "post", by_size) for start in (0, 3))
         yield Claim(
@@ -169,7 +169,7 @@ def _short() -> Iterator[Claim]:
 
 
 def _everywhere() -> Iterator[Claim]:
-    """What no run of a federation decides."""
+    """Return claims that no run of a federation decides."""
 
     def bench(batch: str) -> str:
         return f"`python benchmarks/pfedgate.py --batches {batch} --results papers/results`"
@@ -223,7 +223,7 @@ def _percent(ending: str) -> str:
 
 
 def _gate_share(_: Runs) -> tuple[bool, str]:
-    """The weights of the gate's linear map, a row of the image a block, against the model's."""
+    """Return the share of the gate's weights: its linear map has one row of the image's size per block."""
     image = (3, 32, 32)
     layout = FlatModule(build_model("lenet-cifar", image, 10)).layout
     share = math.prod(image) * len(Cut.of(layout, PFedGate().blocks)) / layout.size

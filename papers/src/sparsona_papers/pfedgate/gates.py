@@ -1,4 +1,4 @@
-"""What the gates of finished runs do: a tree of the clients, and a table of what is kept and sent."""
+"""The gates of finished runs: a tree of the clients, and a table of kept and sent shares."""
 
 from __future__ import annotations
 
@@ -57,9 +57,10 @@ def dendrogram_of(data: str) -> Callable[[Path, Path], bool]:
 
 
 def likeness(run: RunDirectory, chance: Chance) -> dict[str, float]:
-    """Whether clients with like labels have like gates, over all pairs of clients: Spearman's correlation of how far
-    their shares of labels differ with the Euclidean distance of their gates' weights, and with that of the scales that
-    these give. Of a gate counts what it has moved by, since every client's starts elsewhere."""
+    """Return whether clients with similar labels have similar gates: Spearman's correlation, over all pairs of clients,
+    of the difference of their label shares with the distance of their gates' weights and of their scales. A gate counts
+    by its movement, since each client's starts elsewhere.
+    """
     from scipy.spatial.distance import pdist
     from scipy.stats import spearmanr
 
@@ -78,7 +79,7 @@ def likeness(run: RunDirectory, chance: Chance) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Masks:
-    """What the gates of a run do, in the mean over its clients.
+    """The effect of a run's gates, as means over its clients.
 
     `density` is what the models that are tested keep, all blocks counted. Over the batches of a client's own training
     samples: the variance of a block's scale M' in evaluation and in training mode, how many different choices of blocks

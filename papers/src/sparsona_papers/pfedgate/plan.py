@@ -1,4 +1,4 @@
-"""What is run for pFedGate: the rows of its tables, in every size."""
+"""pFedGate's runs: the rows of its tables, in every size."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BASELINES: dict[str, dict[str, Any]] = {
 }
 """The rows beside pFedGate, with their options. fedavg at `ft` is FedAvg-FT."""
 RARE = ("pfedme-fedem", "lg-fedavg", "fedem", "fedmd")
-"""Left to the whole command."""
+"""Rows that only the whole command runs."""
 BESIDE = ("fedper", "per-fedavg", "fedmd")
 """Not in the paper's table 1: the last two stand in table 6, for FEMNIST and CIFAR-10."""
 MODELS = {data: DATA[data].model for data in ("fashion-mnist", "cifar-10")}
@@ -40,8 +40,9 @@ DAY = ("local", "fedavg", "fedrep", "ditto", "heterofl", "heterofl-all-labels", 
        f"pfedgate-0.5{FIXED}")  # fmt: skip
 """The rows of `day`."""
 SOME: dict[str, Any] = {"density": 0.5, "paths": "one", "knapsack": "greedy"}
-"""The authors' code as it comes, at density 0.5, but for where the gate starts. In these nets the output layer fits
-anyway at 0.5 and 0.3, so that `whole_output` changes nothing."""
+"""The authors' code at density 0.5, except for the gate's start. In these nets the output layer fits anyway at 0.5 and
+0.3, so that `whole_output` changes nothing.
+"""
 FIRST_BLOCKS: dict[str, Any] = {**SOME, "whole_output": False}
 """The paper's rule, for settings in which it matters: of the output layer only the first block is sure to be kept."""
 TENTH: dict[str, Any] = {**FIRST_BLOCKS, "density": 0.1, "split": "paper"}
@@ -60,7 +61,7 @@ SHARDS: dict[str, Any] = {"partition": "shards:2", "clients": 10}
 REPEATED: dict[str, Any] = {"study": True, "repeated": True, "sizes": ("quick",)}
 """A study of `quick` with three seeds, wherever it stands."""
 STUDY = "study-"
-"""How the names of the size `paper` begin, behind the data set's, that are not in table 1."""
+"""Prefix, behind the data set's name, of rows of the size `paper` that are not in table 1."""
 
 
 def cases(size: Size) -> Iterator[Case]:
@@ -103,7 +104,7 @@ def rows(size: Size, data: str) -> Iterator[TableRow]:
 
 
 def _leaf() -> Iterator[Case]:
-    """The paper's net, rates and steps on few clients: does its gate leave where it starts?
+    """Return runs with the paper's net, rates and steps on few clients: does the gate leave its start?
 
     `relu` cuts the outputs at zero, as the authors' net does: the run to be compared with that of the authors' code.
     `channels` cuts blocks between output channels: LeNet5 has widths in which that is the same cut.

@@ -10,7 +10,7 @@ Cell: TypeAlias = tuple[float, float | None]
 
 TITLES = {"emnist": "EMNIST", "femnist": "FEMNIST", "cifar-10": "CIFAR-10", "cifar-100": "CIFAR-100"}
 STANDS_FOR = {"fashion-mnist": "emnist"}
-"""Whose numbers stand beside those of another data set."""
+"""Data sets whose numbers stand beside those of another one."""
 
 TABLE_1: Mapping[str, tuple[tuple[float, float], ...]] = {
     # on EMNIST, FEMNIST, CIFAR-10, CIFAR-100, and the column "Average"

@@ -1,5 +1,6 @@
-"""Numbers that pFedGate's claims need beside a run's summary: the server's own model, how soon a share of the best
-score is reached, single clients' scores, and whether gates are alike where labels are."""
+"""Further numbers for pFedGate's claims: the server's model, rounds to a share of the best score, single clients'
+scores, and the likeness of gates.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +28,11 @@ SHARES = (0.8, 0.9)
 EACH = ("cifar-10-fedem", "cifar-10-pfedgate-0.5")
 """The rows of figure 3, of which every client's score is kept."""
 CLIENT = "client "
-"""How the names of single clients' scores begin."""
+"""Prefix of the names of single clients' scores."""
 
 
 def read_run(folder: RunDirectory, prepared: Prepared) -> dict[str, float]:
-    """All that is read off a finished run."""
+    """Return all further numbers of a finished run."""
     found: dict[str, float] = {}
     experiment = prepared.experiment
     if experiment.method == "pfedgate":
@@ -82,7 +83,7 @@ def _each(folder: RunDirectory) -> dict[str, float]:
 
 
 def _server(folder: RunDirectory, prepared: Prepared) -> dict[str, float]:
-    """What the server's model scores as it is, and, as in the paper's table 10, after an epoch more.
+    """Return the score of the server's model as it is and, as in the paper's table 10, after another epoch.
 
     The epoch is one round of FedAvg: every client trains the model without a gate, the server takes the mean.
     """

@@ -13,24 +13,24 @@ RATES = (0.1, 0.03, 0.01, 0.3, 0.5)
 """The rates with a momentum of 0.9 among which validation images choose: the paper's for EMNIST first, and others that
 it tried, up to the largest."""
 FIXED = f"-lr-{RATES[0]:g}"
-"""How the names of rows end that have the first rate, as studies have it in `quick` and `day`: what a study changes is
-compared with these."""
+"""Ending of the names of rows with the first rate. In `quick` and `day`, studies have this rate and are compared with
+these rows.
+"""
 ALL_RATES = (0.1, 0.03, 0.3, 0.05, 0.01, 0.5, 0.005)
-"""The same of the size `paper`: all that the paper tried."""
+"""The rates of the size `paper`: all that the paper tried."""
 SCORE_RATES = (20.0, 5.0, 80.0, 320.0)
-"""What FedMask chooses from: the rate of its scores, its own default first."""
+"""Rates of FedMask's scores to choose from, its default first."""
 PLAIN = ("per-fedavg", "pfedme")
-"""These refuse momentum. Their rates are ten times as high instead: as much as a momentum of 0.9 makes of it."""
+"""Methods that refuse momentum. Their rates are ten times as high, the effect of a momentum of 0.9."""
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """A data set as the paper has it: its name, the net, the shape of its images, how many classes it has, how many
-    images train, the clients, how images are dealt out, and the gate's rates by density (table 7; for 0.1, which it
-    leaves out, those of 0.3).
+    """A data set of the paper: name, net, image shape, numbers of classes, training images and clients, partition, and
+    the gate's rates by density (table 7; for 0.1 those of 0.3).
 
-    `images` is how many of its images are taken (0: all). `public` is what FedMD's clients know in common. `paths` is
-    how many the gate has in the authors' scripts. `masked` is how many layers FedMask masks.
+    `images` limits the number of images (0: all). `public` names FedMD's public data. `paths` is the gate's number of
+    paths in the authors' scripts, `masked` the number of layers that FedMask masks.
     """
 
     name: str
@@ -72,9 +72,9 @@ DATA = {
 
 @dataclass(frozen=True)
 class Scale:
-    """How much there is of everything: images (0: all), clients (0: the data set's), rounds, samples in a batch, rounds
-    in which a rate is chosen, rounds between evaluations (0: the last only), and where the gate starts. `model`
-    replaces the paper's; the gate then learns at 0.1 whatever its density. `more` are settings that only this size has.
+    """The scale of a size: images (0: all), clients (0: the data set's), rounds, batch size, rounds of a trial, rounds
+    between evaluations (0: only the last), and the gate's start. `model` replaces the paper's; the gate then learns at
+    0.1 whatever its density. `more` are settings that only this size has.
     """
 
     images: int
@@ -101,12 +101,12 @@ which is a row of its own there and in `day`. Steps decide: four local epochs in
 
 @dataclass(frozen=True)
 class TableRow:
-    """One line of a table: what it is called, the method with its options, and what else is different.
+    """One row of a table: its name, the method with options, and further settings.
 
-    A `study` has the first rate of the grid and one seed in `quick` and `day`, three if it is `repeated` or its clients
-    join or are sampled. `sizes` are those that have the row, but for `day`, which names its rows; one of `quick` only
-    has one seed there, unless it is `repeated`. A `curve` is measured after every round. A row that is not `tuned` has
-    one seed and the second rate in every size.
+    A `study` has the first rate of the grid and one seed in `quick` and `day`, or three seeds if it is `repeated` or
+    its clients join or are sampled. `sizes` are the sizes that have the row; `day` names its rows itself. A row of
+    `quick` alone has one seed there, unless it is `repeated`. A `curve` is measured after every round. A row that is
+    not `tuned` has one seed and the second rate in every size.
     """
 
     name: str
@@ -132,7 +132,7 @@ def seeds_of(size: Size, row: TableRow) -> tuple[int, ...]:
 
 
 def grid_of(size: Size, row: TableRow) -> Grid | None:
-    """The rates among which validation images choose; in `quick` and `day` nothing for a study."""
+    """Return the rates among which validation images choose; none for a study in `quick` and `day`."""
     if not row.tuned or (size in ("quick", "day") and row.study):
         return None
     factor = 10 if row.method in PLAIN else 1

@@ -1,5 +1,4 @@
-"""The claims of the pFedGate paper that are tested in several places, on its own data and on what stands in for them:
-each is one function of where it is tested."""
+"""Claims of the pFedGate paper that are tested on its own data and on replacement data."""
 
 from __future__ import annotations
 
@@ -22,15 +21,15 @@ ALL_BASELINES = "all baselines of this table"
 
 
 def same_cost(command: str) -> Cost:
-    """The same command for whatever rows."""
+    """Return the same command for all rows."""
     return lambda rows: command
 
 
 @dataclass(frozen=True)
 class ClaimScope:
-    """Where a claim is tested: the data sets, which have to bear it out all together, what rows of them cost, and how
-    the names of these end. `base_ending` is how the names end of the rows that studies are compared with, where studies
-    have a rate that was not chosen for them.
+    """The scope of a claim: the data sets on which it must hold together, the command of their rows, and the endings of
+    the rows' names. `base_ending` is the ending of the rows with which studies are compared, if studies have a fixed
+    rate.
 
     >>> where = ClaimScope(("femnist", "cifar-10"), same_cost("`sparsona reproduce pfedgate`"))
     >>> f"C3: {where}", where.row("femnist", "fedavg")
@@ -50,7 +49,7 @@ class ClaimScope:
         return f"{data}-{name}{self.suffix}"
 
     def base(self, name: str) -> str:
-        """What a study that changes something about `name` is compared with."""
+        """Return the row with which a study of `name` is compared."""
         return f"{name}{self.base_ending}"
 
     def end(self, data: str, name: str) -> RowAt:
@@ -58,7 +57,7 @@ class ClaimScope:
         return RowAt(self.row(data, name), "post", by_size)
 
     def claim(self, text: str, checks: Callable[[str], Iterable[Check]], *names: str) -> Claim:
-        """What holds if all checks of every data set do, with the cost of the rows that are named."""
+        """Return a claim that holds if all checks of every data set do, with the cost of the named rows."""
         rows = [self.row(data, name) for data in self.sets for name in names]
         return Claim(text, all_of(check for data in self.sets for check in checks(data)), self.cost(rows))
 
@@ -67,7 +66,7 @@ class ClaimScope:
         return self._compared(text, pairs, lambda one, other: exceeds(one, other, by))
 
     def loses(self, text: str, *pairs: Pair, most: float) -> Claim:
-        """The second row of every pair is at most so much below the first, weighted, after local training."""
+        """Claim: the second row of every pair is below the first by at most `most`, weighted, after local training."""
         return self._compared(text, pairs, lambda one, other: loses(one, other, most))
 
     def _compared(self, text: str, pairs: Sequence[Pair], check: Callable[[RowAt, RowAt], Check]) -> Claim:
@@ -87,7 +86,7 @@ class ClaimScope:
 def table_1(
     where: ClaimScope, rivals: Sequence[str], points: Sequence[str], told: str = ALL_BASELINES
 ) -> Iterator[Claim]:
-    """Density 0.3 in every way above the baselines, the others in the weighted mean at some evaluation points."""
+    """Claims: density 0.3 is above the baselines by every measure, others in the weighted mean at some points."""
     readings: tuple[tuple[str, Reading], ...] = (("weighted mean", by_size), ("bottom decile", bottom))
     for point, (what, of) in product(("pre", "post"), readings):
         text = f"C1: {where}: density 0.3 above {told}, {what}, `{point}`"
@@ -98,13 +97,13 @@ def table_1(
 
 
 def sparse_loses_little(where: ClaimScope) -> Claim:
-    """From density 1 to 0.3 hardly anything is lost."""
+    """Claim: from density 1 to 0.3 hardly any accuracy is lost."""
     text = f"C2: {where}: from density 1 to 0.3 at most 2.5 points are lost, weighted, `post`"
     return where.loses(text, ("pfedgate-1", "pfedgate-0.3"), most=0.025)
 
 
 def above_heterofl(where: ClaimScope) -> Iterator[Claim]:
-    """With fewer weights more accurate than the thrifty baseline."""
+    """Claim: with fewer weights it is more accurate than HeteroFL."""
     for name, told in (("heterofl", ""), ("heterofl-all-labels", " without its label mask")):
         yield where.exceeds(
             f"7.2: {where}: density 0.3, which keeps a quarter of the weights, above HeteroFL{told}, which keeps 0.55,"
@@ -164,7 +163,7 @@ def ablation_speeds(where: ClaimScope) -> Iterator[Claim]:
 
 
 def speed(where: ClaimScope, densities: Sequence[str], rivals: Sequence[str], most: float) -> Claim:
-    """The rounds to nine tenths of the best score are at most so many times those of the rivals."""
+    """Claim: the rounds to nine tenths of the best score are at most a multiple of the rivals'."""
 
     def checks(data: str) -> Iterator[Check]:
         for density, rival in product(densities, rivals):
@@ -196,7 +195,7 @@ def ten_blocks(where: ClaimScope) -> Claim:
 
 
 def new_clients(where: ClaimScope, epochs: int) -> Iterator[Claim]:
-    """Clients that join at the end have nearly what the others have, and more of it than with FedAvg."""
+    """Claims: clients that join at the end score nearly as well as the others, and better than with FedAvg."""
     row = f"pfedgate-0.5-new-{epochs}"
     yield newcomers_near(where, f"C6: {where}: new clients are less than a point behind, `post`, epochs: {epochs}", row)
     text = f"C6: {where}: new clients are less far behind than FedAvg's, `post`, epochs: {epochs}"
@@ -220,7 +219,7 @@ def sent_up(where: ClaimScope) -> Claim:
 
 
 def local_epochs(where: ClaimScope, eight: Cost) -> Iterator[Claim]:
-    """Up to four local epochs change nothing, and eight are too many; these have a command of their own."""
+    """Claims: up to four local epochs change nothing, and eight are too many; eight have their own command."""
     names = (where.base("pfedgate-0.5"), "pfedgate-0.5-epochs-2", "pfedgate-0.5-epochs-4")
     yield where.claim(
         f"C8: {where}: 1, 2 and 4 local epochs are within a point, `post`",
@@ -232,7 +231,9 @@ def local_epochs(where: ClaimScope, eight: Cost) -> Iterator[Claim]:
 
 
 def with_server(where: ClaimScope, data: str, density: str, reading: str) -> tuple[RowAt, RowAt]:
-    """The personal models of a density, and what the server's scores, weighted: as it is, or after an epoch more."""
+    """Return the weighted scores of a density's personal models and of the server's model: as it is, or after another
+    epoch.
+    """
     personal = where.end(data, f"pfedgate-{density}")
     return personal, RowAt(personal.row, "pre", accuracy(reading))
 

@@ -1,4 +1,4 @@
-"""What pFedNet's draft claims, and what is asked of it here."""
+"""The claims of pFedNet's draft, and our own questions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ BY_QSGD = tuple(f"QSGD, {steps} steps" for steps in (7, 31, 127))
 
 
 def _falls(data: str, rows_by_amount: Mapping[float, str], way: int) -> Check:
-    """Whether bytes up change one way from value to value."""
+    """Check whether bytes up only fall, or only rise, from value to value."""
     names, amounts = _at(data, *rows_by_amount.values()), list(rows_by_amount)
 
     def test(runs: Runs) -> tuple[bool, str] | None:
@@ -47,8 +47,7 @@ def _falls(data: str, rows_by_amount: Mapping[float, str], way: int) -> Check:
 
 
 def _better_than(data: str, one: str, other: str) -> Check:
-    """Whether a row has fewer bytes up than another and loses at most half a point: bytes are counted, the loss has an
-    interval."""
+    """Check whether a row has fewer bytes up than another and loses at most half a point; the loss has an interval."""
     mine, rival = _at(data, one, other)
 
     def check(runs: Runs) -> Verdict:
@@ -67,7 +66,7 @@ def _with_validation(runs: Runs, row: str) -> set[int]:
 
 
 def _preferred(data: str) -> Check:
-    """Whether the lambda under which bytes are saved is the one that validation samples choose, of those above 0."""
+    """Check whether the lambda of the byte-saving runs is the positive one that validation samples choose."""
     rows = {lam: f"{data}-lam-{lam:g}" for lam in LAMBDAS if lam > 0}
 
     def test(runs: Runs) -> tuple[bool, str] | None:
@@ -105,7 +104,7 @@ def _known_codes(runs: Runs, model: str, *codes: str) -> dict[str, tuple[float, 
 
 
 def _dominated(model: str, mine: tuple[str, ...], rivals: tuple[str, ...]) -> Check:
-    """Whether to each of some codes there is one of ours with fewer bytes and less error on the same updates."""
+    """Check whether for each of some codes one of ours has fewer bytes and less error on the same updates."""
 
     def test(runs: Runs) -> tuple[bool, str] | None:
         known = _known_codes(runs, model, *mine, *rivals)
@@ -121,7 +120,7 @@ def _dominated(model: str, mine: tuple[str, ...], rivals: tuple[str, ...]) -> Ch
 
 
 def _finer(model: str, codes: tuple[str, ...]) -> Check:
-    """Whether each of some codes has more bytes and less error than the one before it, on the same updates."""
+    """Return whether each of some codes has more bytes and less error than the one before it, on the same updates."""
 
     def test(runs: Runs) -> tuple[bool, str] | None:
         known = _known_codes(runs, model, *codes)
@@ -171,7 +170,7 @@ def _compared() -> Iterator[Claim]:
 
 
 def _rounded() -> Iterator[Claim]:
-    """What few levels cost and save."""
+    """Return the claims about the cost and the savings of few levels."""
     for data in (*COMPARED, "fashion"):
         plain, cost = f"{data}-rounded-0", COMMAND.of_runs("quick", f"{data}-rounded-*")
         for levels in ROUNDED[1:]:
@@ -195,7 +194,7 @@ def _rounded() -> Iterator[Claim]:
 
 
 def _bytes() -> Iterator[Claim]:
-    """What saves bytes, at a lambda that validation samples choose."""
+    """Return the claims about saved bytes, at a lambda chosen on validation samples."""
     for data, lam in BEST.items():
         swept = f"lambda = {lam:g}, validation's choice"
         yield Claim(

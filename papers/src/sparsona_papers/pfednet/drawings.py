@@ -33,7 +33,7 @@ from sparsona_papers.pfednet.plan import (
 
 
 def _done(runs: Path) -> dict[str, Summary]:
-    """All that is finished, of the quick study and of the whole."""
+    """Return all finished runs, of the quick study and of the whole."""
     return finished(cases("whole"), runs) | finished(cases("quick"), runs)
 
 
@@ -45,7 +45,7 @@ def by_seed(done: Mapping[str, Summary], data: str, variant: str, point: str = "
 
 
 def averages(done: Mapping[str, Summary], data: str, variant: str, point: str = "pre") -> Array:
-    """The same in the order of the seeds."""
+    """Return the scores in the order of the seeds."""
     return np.array(list(by_seed(done, data, variant, point).values()))
 
 
@@ -100,7 +100,7 @@ def means(runs: Path, to: Path) -> bool:
 
 
 def _joined(done: Mapping[str, Summary]) -> list[str]:
-    """What clients score that join after training, before and after an epoch of their own, and what joining costs."""
+    """Return scores of clients that join after training, before and after one own epoch, and the joining's cost."""
     lines = ["## joining", "", "| run | seeds | new clients, pre | post | up | down |", "|---|---|---|---|---|---|"]
     for variant in ("fedavg", "label", "mean"):
         found = [s["new_clients"] for k in range(100) if (s := done.get(name_of("joining", variant, k)))]

@@ -1,4 +1,4 @@
-"""What is run for pFedNet: data, methods, and what each of them chooses on validation samples."""
+"""pFedNet's runs: data, methods, and their choices on validation samples."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from sparsona_papers._paper import Case, Grid, Size
 LAMBDAS = (0.0, 0.01, 0.03, 0.06, 0.1, 0.2, 2.0)
 GAMMAS = (0.01, 0.03, 0.1, 0.3, 1.0)
 FREE = (0.03, 0.1, 0.3)
-"""In units of median |g| sqrt(d), zeros left out; the latter are run with a free end, too."""
+"""Values of gamma in units of median |g| sqrt(d), zeros left out; the second ones also run with a free end."""
 LEVELS = (2, 4, 8, 16)
 QSGD = (1, 3, 7, 31)
 SKETCHES = ("label", "shares", "mean", "cov", "kernel", "model")
 AREAS = ("rawah", "neota", "comanche-peak", "cache-la-poudre")
 RATE = 0.05
 BATCHES = {"heart": 10.75, "kmeans": 3, "parts": 6}
-"""Where there are rivals: the mean number of batches in a client's epoch. L2GD's 1/p, so that it trains as much."""
+"""In comparisons, the mean number of batches in a client's epoch: L2GD's 1/p, so that it trains as much."""
 PULLS = (0.1, 0.4, 1.6)
 """L2GD's lambda: the specification's, and larger ones."""
 SEEDS = {
@@ -34,15 +34,15 @@ SEEDS = {
     "parts": (5, 10),
     "fashion": (1, 5),
 }
-"""Of `quick`, and of the whole."""
+"""Seeds of `quick`, and of the whole."""
 SAME = {"joining": "parts"}
 """`joining`: five of the twenty clients of `parts` come after training."""
 ROUNDS = {False: 40, True: 20}
-"""Of `quick`, by whether samples are dealt out by their labels."""
+"""Clients of `quick`, by whether the partition follows labels."""
 COST = {"areas-250": 3.0, "parts": 4.0, "joining": 4.0, "twins": 5.0, "kmeans": 6.0, "fashion": 9.0, "heads": 30.0}
-"""About the seconds of a run of `quick`; the others' are 1."""
+"""Approximate seconds of a run of `quick`; 1 for all others."""
 BEST = {"kmeans": 0.01, "fashion": 0.01}
-"""The lambda under which bytes are saved: what validation samples choose of `LAMBDAS` but 0. A claim checks it."""
+"""Lambda of the byte-saving runs: the positive one of `LAMBDAS` that validation samples choose. A claim checks it."""
 SAVERS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("gamma-0.1", "pfednet", {"gamma": 0.1, "gamma_unit": "median"}),
     ("levels-8", "pfednet", {"levels": 8}),
@@ -52,7 +52,7 @@ SAVERS: tuple[tuple[str, str, dict[str, Any]], ...] = (
 FOUR = (0.05, 0.1, 0.2, 0.4)
 """Learning rates for methods that have a strength to choose, too, among three."""
 TWELVE = (0.05, 0.02, 0.03, 0.04, 0.07, 0.1, 0.14, 0.2, 0.28, 0.4, 0.57, 0.8)
-"""For the others, so that every method has as many trials."""
+"""Learning rates for the other methods, so that every method has equally many trials."""
 
 
 def _pairs(*strengths: float, twice: bool = False) -> tuple[tuple[float, ...], ...]:
@@ -71,16 +71,16 @@ TUNED: dict[str, tuple[str, tuple[float | tuple[float, ...], ...]]] = {
 }
 """L2GD's lambda is that of the usual rate: its pull is the product of both."""
 JUDGES = 3
-"""The seeds whose validation samples choose: those of one are a hundred."""
+"""Seeds whose validation samples choose; one seed has only a hundred."""
 COMPARED = ("heart", "kmeans", "parts")
 DEFAULT = 16
-"""The levels of pFedNet as it comes."""
+"""pFedNet's default levels."""
 ROUNDED = (0, 4, 8, 16, 32)
 """Levels of an update with all seeds, for pFedNet's default: at `tuned-pfednet`'s first lambda."""
 
 
 def excerpt(name: str) -> str:
-    """Some samples of covtype or Fashion-MNIST dealt out to clients, as a data set of its own."""
+    """Return some samples of covtype or Fashion-MNIST with their clients, as a data set."""
     return derived(f"pfednet-{name}", "fashion-mnist" if name == "twins" else "covtype", partial(_dealt, name))
 
 
@@ -101,7 +101,7 @@ def _dealt(name: str, data: Dataset) -> dict[str, Array]:
 
 
 def _owners(name: str, data: Dataset, rng: np.random.Generator) -> tuple[int, int, Array]:
-    """Training and test samples of a client, and whose each sample is (-1: nobody's)."""
+    """Return training and test samples per client, and the owner of each sample (-1: none)."""
     if name == "twins":  # five groups of four clients with the same two classes
         return 40, 200, data.targets // 2 * 4 + rng.integers(0, 4, len(data))
     assert data.groups is not None
@@ -221,8 +221,7 @@ def _rivals(data: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 
 def _variants(data: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """What else pFedNet may be, at the lambda that looked best: other norms, step sizes, neighbours, layouts. No claim
-    rests on them."""
+    """Return variants of pFedNet at the best lambda, which no claim uses: other norms, steps, neighbours, layouts."""
     if data == "heart":
         for lam in (0.004, 0.0125):
             yield f"l1-{lam:g}", "pfednet", {"lam": lam, "p": 1}

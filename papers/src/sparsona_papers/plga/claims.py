@@ -1,4 +1,4 @@
-"""What the paper claims of LGA and PLGA, and what one would say against it."""
+"""The paper's claims about LGA and PLGA, and objections."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _table_2(data: str, order: str) -> Iterator[Claim]:
 
 
 def _variants(data: str, order: str) -> Iterator[Claim]:
-    """Equation (11) or (10), and what a cosine is taken over."""
+    """Return the claims about equations (11) and (10), and about the spans of a cosine."""
     found: list[tuple[str, str, str, Reading]] = [
         ("4.2: equation (11) above (10), PLGA at the client point", "plga", "plga-eq10", CLIENT),
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""The paper's "client" accuracy: every client with the model that it holds, read off a run's records."""
+"""The paper's "client" accuracy: each client's score with the model that it holds, from a run's records."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def held(lines: Sequence[ClientRecord], mixed: bool, of: Scores = tested) -> dic
 
 
 def held_by_all(folder: RunDirectory, prepared: Prepared, of: Scores = tested) -> Mapping[str, float]:
-    """The mean of it over the clients; nothing of a run without stragglers."""
+    """Return its mean over the clients; None for a run without stragglers."""
     schedule = prepared.experiment.schedule
     if not schedule.stragglers or prepared.experiment.evaluation.every != 1:
         return {}
@@ -62,7 +62,7 @@ def held_by_all(folder: RunDirectory, prepared: Prepared, of: Scores = tested) -
 
 
 def held_in_trials(folder: RunDirectory, prepared: Prepared) -> Mapping[str, float]:
-    """The same on validation samples, in runs that keep some back."""
+    """Return the same on validation samples, in runs that hold some out."""
     return held_by_all(folder, prepared, validated) if prepared.experiment.split.validation else {}
 
 

@@ -1,4 +1,4 @@
-"""What is run for PLGA: the rows of Table 2, section 4.2's settings varied, and the race on phones."""
+"""PLGA's runs: the rows of Table 2, variations of section 4.2's settings, and the race on phones."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from sparsona_papers._paper import Case, Grid, Size
 from sparsona_papers.spfl.plan import EXCERPT, PARTITIONS, PaperRow, partition
 
 ORDERS = {"stored": "stored", "shuffled": "shuffled", "raw": "stored"}
-"""How a client reads its samples, and in which order: class by class, shuffled, or class by class as pixels of 0 to
-255."""
+"""Orders of a client's samples: class by class, shuffled, or class by class as pixels of 0 to 255."""
 ROWS = {
     "fedavg-stale": PaperRow("fedavg-stale", {}, (None, 0.9724, 0.4209, 0.5810, 0.1853)),
     "lga": PaperRow("lga", {}, (None, 0.9748, 0.4406, 0.6202, 0.1941)),
@@ -34,15 +33,16 @@ ROWS = {
 }
 """The paper's numbers are of its client accuracy, in the order of LENGTHS."""
 AT_CLIENT = "-client"
-"""How the names of rows end whose rate is chosen at the paper's client point. PLGA's `pre` is such a point: the mixture
-that a client uses. The other methods have two rows: one for what their clients hold, one for the server's model. Where
-both choose the same rate they are one run."""
+"""Ending of the names of rows whose rate is chosen at the paper's client point. PLGA's `pre` is such a point: the
+mixture that a client uses. The other methods have two rows: one for what their clients hold, one for the server's
+model. Where both choose the same rate they are one run.
+"""
 TWICE = ("fedavg-stale", "lga", "fedavg-drop", "per-fedavg", "fedasync")
 ROWS |= {f"{name}{AT_CLIENT}": ROWS[name] for name in TWICE}
 MAIN = (*TWICE, *(f"{name}{AT_CLIENT}" for name in TWICE), "plga", "local")
-"""What is run everywhere: all that `day` has, and what raw pixels have."""
+"""Rows of every size, all rows of `day`, and the rows on raw pixels."""
 MORE = (*MAIN, "plga-eq10", "plga-stages", "plga-net")
-"""What `quick` runs on mnist, and `paper`."""
+"""Rows of `quick` on mnist, and of `paper`."""
 AS_PRINTED: dict[str, Any] = {"batch": 64, "steps": 20, "rounds": 800, "tuned": 266, "rates": (0.001, 0.003, 0.01)}
 LENGTHS: dict[str, dict[Size, dict[str, Any]]] = {
     "digits": {
@@ -58,9 +58,9 @@ LENGTHS: dict[str, dict[Size, dict[str, Any]]] = {
     "emnist": {"paper": {**AS_PRINTED, "seeds": 10}},
     "cifar-100": {"paper": {**AS_PRINTED, "seeds": 10}},
 }
-"""Rounds and what is in them, rounds in which a rate is chosen, and how many seeds, by size."""
+"""Rounds and their length, rounds of a trial, and the number of seeds, by size."""
 RAW_RATES = (0.001, 0.0003, 0.0001, 0.003)
-"""Of raw pixels, the paper's first: they are a hundred times as large as normalised ones."""
+"""Learning rates for raw pixels, the paper's first: pixels are a hundred times as large as normalised ones."""
 
 
 @dataclass(frozen=True)
@@ -171,12 +171,12 @@ def _table_2(size: Size) -> Iterator[Case]:
 
 
 def _point(name: str) -> str:
-    """Where a row's rate is chosen."""
+    """Return the evaluation point at which a row's rate is chosen."""
     return "client" if name.endswith(AT_CLIENT) else "pre"
 
 
 def _read(size: Size, data: str, order: str) -> Mapping[str, Any]:
-    """The samples of a case, and the net for them."""
+    """Return the data set of a case, and the net for it."""
     if order == "raw":
         return {"data": raw(data), "columns": AS_IT_IS, "model": "mlp" if data == "digits" else "spfl-cnn"}
     cut = size in ("quick", "day") and data != "digits"

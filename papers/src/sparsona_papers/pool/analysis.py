@@ -20,7 +20,7 @@ from sparsona_papers.pool.tasks import PoolTask
 Scores = npt.NDArray[np.float64]
 """Numbers of one task: seeds x owners."""
 ENOUGH, MARGIN, POINTS, THINNER, MOST_LOSERS = 0.75, 0.01, 0.005, 10.0, 0.01
-"""Of the tasks for a claim about most of them; the margins of claims b and c; the factor of b; the share of d."""
+"""Tasks that make most of them; the margins of claims b and c; the factor of b; the share of d."""
 
 
 def runs(kept: Kept, plan: PoolPlan, task: PoolTask, row: str) -> list[Mapping[str, Any]]:
@@ -31,13 +31,13 @@ def runs(kept: Kept, plan: PoolPlan, task: PoolTask, row: str) -> list[Mapping[s
 
 
 def whole(kept: Kept, plan: PoolPlan, rows: Sequence[str]) -> bool:
-    """Whether the chosen trials' runs of some rows have ended on all tasks. One that diverged has ended, too."""
+    """Return whether the chosen runs of some rows have ended on all tasks. A diverged run has ended, too."""
     cells = [finals(kept, task, row, plan) for task in plan.tasks for row in rows]
     return all(own and all(cell.name in kept for cell in own) for own in cells)
 
 
 def read(found: Sequence[Mapping[str, Any]], key: str) -> Scores:
-    """A number of each owner, seeds x owners."""
+    """Return one number per owner, seeds x owners."""
     return np.array([run[key] for run in found], np.float64)
 
 
@@ -47,7 +47,7 @@ def models_sent(found: Sequence[Mapping[str, Any]]) -> float:
 
 
 def best(kept: Kept, plan: PoolPlan, task: PoolTask, rows: Sequence[str]) -> str | None:
-    """The row with the lowest mean loss on test rows: chosen in the rivals' favour. None where there is none.
+    """Return the row with the lowest mean loss on test rows, which favours the rivals; None if there is none.
 
     A row of which a seed diverged is left out, as the protocol says.
     """
@@ -56,7 +56,7 @@ def best(kept: Kept, plan: PoolPlan, task: PoolTask, rows: Sequence[str]) -> str
 
 
 def one_sided(worse: Scores, flips: int = 1999, seed: int = 0) -> float:
-    """The p-value of a mean of paired differences that is this large or larger, by random changes of their signs.
+    """Return the one-sided p-value of the mean of paired differences, by random changes of sign.
 
     >>> one_sided(np.full(20, 0.1)) < 0.01, one_sided(np.array([0.1, -0.1])) > 0.3
     (True, True)
@@ -101,7 +101,7 @@ def verdicts(kept: Kept, plan: PoolPlan) -> list[Verdict]:
 
 
 def gap(kept: Kept, plan: PoolPlan, task: PoolTask, rival: str | None, key: str = "loss") -> Scores | None:
-    """Ours less a rival's, seeds x owners; None where runs are missing."""
+    """Return our numbers less a rival's, seeds x owners; None if runs are missing."""
     mine, theirs = runs(kept, plan, task, OURS), runs(kept, plan, task, rival) if rival else []
     return read(mine, key) - read(theirs, key) if mine and theirs else None
 

@@ -1,4 +1,4 @@
-"""What is kept of a cell: each owner's loss and score on its test rows, the rows' losses in small, and the bytes."""
+"""The kept numbers of a cell: each owner's loss and score on its test rows, rounded losses of rows, and the bytes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sparsona_papers.pool.tasks import PoolTask
 
 Numbers = npt.NDArray[np.float64]
 LEAST = 1e-6
-"""The least probability of what is true that counts."""
+"""Lower bound of the probability of the truth."""
 FINE = 32
 """Losses of single rows are kept in steps of 1 / 32, up to 255 / 32, for tests; means are exact."""
 

@@ -1,4 +1,4 @@
-"""What is run: rows, the same number of trials for each row that has something to tune, and the cells of the study.
+"""The plan of the study: rows with equally many trials if they have options to tune, and cells.
 
 A cell is one run. Trials train with seed 0; the one with the lowest loss on validation rows is run with five seeds.
 """
@@ -27,10 +27,10 @@ EQUAL_STEPS, EVERY = 10, 3
 
 @dataclass(frozen=True)
 class Row:
-    """A method as it takes part: its fixed options, what is searched, and how many nets a turn trains.
+    """A row: a method with fixed options, its search space, and the number of nets that a turn trains.
 
     Every turn takes the same number of gradient steps, so a method that trains two nets has half for each. `together`:
-    one client has everybody's rows, and as many steps as all clients have.
+    one client has all clients' rows, and as many steps as they have together.
     """
 
     method: str
@@ -67,7 +67,7 @@ OTHERS: dict[str, Row] = {
     "pfed1bs": Row("pfed1bs", RATES),
     "knn-per": Row("knn-per", STEP, classes=True),
 }
-"""Rows that are told beside."""
+"""Rows that no claim uses."""
 ROWS = {**DECISIVE, **OTHERS}
 OURS, DENSE, UNSHARED = "fedthin-pool", "fedavg-trees", "alone-pool"
 ALONE = ("local", "alone-trees", "alone-linear")
@@ -101,12 +101,12 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """What its file is called."""
+        """Return the name of its file."""
         return f"{self.task.name}-{self.row}-t{self.trial}-s{self.seed}"
 
     @property
     def cost(self) -> float:
-        """All cells are alike."""
+        """Return the same cost for all cells."""
         return 1.0
 
     def settings(self) -> dict[str, Any]:
@@ -134,7 +134,8 @@ class Cell:
 
 
 def trials(row: str, plan: PoolPlan) -> list[dict[str, Any]]:
-    """What each trial of a row sets: its defaults in the first, then distinct draws from its space, fixed by its name.
+    """Return the settings of each trial of a row: first the defaults, then distinct draws from its space, fixed by its
+    name.
 
     >>> [len(trials(row, WHOLE)) for row in ("alone-trees", "pfed1bs", "fedthin-pool")]
     [1, 4, 4]

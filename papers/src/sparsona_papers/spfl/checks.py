@@ -1,4 +1,4 @@
-"""Checks that several claims of SPFL and PLGA are made of."""
+"""Checks of several claims of SPFL and PLGA."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from sparsona_papers._verdicts import Check, Verdict, above, exceeds
 
 
 def some_client(one: str, other: str) -> Check:
-    """Whether some client is better off under `one` than under `other`, by what is kept of all clients.
+    """Check whether some client is better off under `one` than under `other`, from the kept means and deciles.
 
-    If the mean of `one` is above that of `other`, or its bottom decile is, so is a client's score. The reverse says
-    nothing, so that there is no "no".
+    If the mean or bottom decile of `one` is above that of `other`, so is some client's score. The reverse proves
+    nothing, so the verdict is never "no".
     """
 
     def check(runs: Runs) -> Verdict:
@@ -26,7 +26,7 @@ def some_client(one: str, other: str) -> Check:
 
 
 def beyond(row: str, of: Reading, bound: float) -> Check:
-    """Whether a number of a row is above `bound`."""
+    """Return whether a number of a row is above `bound`."""
 
     def limit(summary: Summary, point: str) -> float | None:
         return None if of(summary, point) is None else bound

@@ -1,5 +1,4 @@
-"""What the paper claims of SPFL in its abstract, in 3.1 and 4.1 and in Tables 1 and 6, and what one would say against
-it."""
+"""The paper's claims about SPFL in its abstract, in 3.1 and 4.1 and in Tables 1 and 6, and objections."""
 
 from __future__ import annotations
 
@@ -64,7 +63,7 @@ def _paper(setting: str, *names: str) -> str:
 
 
 def _skewed(data: str) -> Iterator[Claim]:
-    """Non-IID."""
+    """Return the claims about non-IID clients."""
     at, remarks = f"{data}-noniid", REMARKS.get(data, {})
     for text, one, *others in (
         ("C1: SPFL above all its rivals", "spfl", *RIVALS),
@@ -125,7 +124,7 @@ def _each_above_fedavg(at: str, told: str, *names: str) -> Claim:
 
 
 def _measured(at: str, told: str) -> Claim:
-    """C4. On CIFAR-100 the paper's Table 7 has up to 2.8 points."""
+    """Return claim C4. On CIFAR-100 the paper's Table 7 has up to 2.8 points."""
     own = " (Table 7 has up to 2.80)" if at.startswith("cifar-100") else ""
     text = f"C4: measuring twice as often or half as often changes SPFL by less than a point, {told}{own}"
     rows = _at(at, "spfl", "spfl-often", "spfl-seldom")
@@ -133,7 +132,7 @@ def _measured(at: str, told: str) -> Claim:
 
 
 def _alike(data: str) -> Iterator[Claim]:
-    """IID: all clients have the same classes."""
+    """Return the claims about IID clients, which all have the same classes."""
     at, told = f"{data}-iid", f"{data} IID"
     yield _above(f"C3: SPFL-w above SPFL, {told}{_paper(at, 'spfl-w', 'spfl')}", at, "spfl-w", "spfl")
     if data in ABSENT:
@@ -190,7 +189,7 @@ def _both(data: str) -> Iterator[Claim]:
 
 
 def _readings(at: str) -> Iterator[Claim]:
-    """Where the text and the authors' code differ."""
+    """Return the claims where the text and the authors' code differ."""
     for text, one, other in (
         ("Table 1: Per-FedAvg as coded above FedAvg", "per-fedavg-code", "fedavg"),
         ("erratum 8: SPFL's own head above the mixed head", "spfl", "spfl-mixed-head"),

@@ -1,4 +1,4 @@
-"""SPFL's drawings, from the directories of its runs: who is like whom, and figure 6, client by client."""
+"""SPFL's drawings, from the directories of its runs: similarity of clients, and figure 6, client by client."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def draw_similarity(runs: Path, to: Path) -> bool:
 
 
 def by_client(folder: Path) -> dict[ClientId, float]:
-    """Every client's accuracy at `pre` after the last round; nothing of a run that is not finished."""
+    """Return each client's accuracy at `pre` after the last round; empty for an unfinished run."""
     run = RunDirectory(folder)
     if not run.summary_file.exists():
         return {}

@@ -1,4 +1,4 @@
-"""What is run for SPFL: the rows of Table 1 and what is beside them, and the studies of Tables 7 and 8."""
+"""SPFL's runs: the rows of Table 1 and further baselines, and the studies of Tables 7 and 8."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ EXCERPT = 12_000
 
 @dataclass(frozen=True)
 class RunLength:
-    """How long a run is: its rounds, what a client does in one, and rounds between two measurements of similarity. A
-    row chooses among `rates`, the usual one first, on validation samples in `tuned` rounds of the first `tried` seeds.
-    `study` is the rate of the studies: the paper's, or the one that validation samples chose for SPFL."""
+    """The length of a run: its rounds, a client's work per round, and the rounds between two measurements of
+    similarity. A row chooses among `rates`, the usual one first, on validation samples in `tuned` rounds of the first
+    `tried` seeds. `study` is the rate of the studies: the paper's, or the one that validation samples chose for SPFL.
+    """
 
     rounds: int
     seeds: tuple[int, ...]
@@ -62,7 +63,7 @@ DIGITS: dict[Size, RunLength] = {
     "quick": RunLength(**ON_DIGITS, tuned=15, gamma=5),
     "whole": RunLength(**ON_DIGITS, tuned=20, gamma=10),
 }
-"""The paper does not have them. They train in seconds, so that every row has five seeds."""
+"""Lengths for digits, which the paper does not have. They train in seconds, so every row has five seeds."""
 
 
 @dataclass(frozen=True)
@@ -106,15 +107,15 @@ ROWS = {
     "spfl-net": PaperRow("spfl", {"cosine": "net", "head": "mixed"}),
 }
 GAMMA = {5: {"spfl-often": 2, "spfl-seldom": 10}, 10: {"spfl-often": 5, "spfl-seldom": 20}}
-"""Rounds between two measurements where a row has other than the 5 or 10 of all others: Table 7."""
+"""Rounds between two measurements of rows in Table 7 that differ from the usual 5 or 10."""
 DAY = ("local", "fedavg", "fedper", "fedper-2", "spfl")
-"""What `day` runs, where labels are skewed."""
+"""Rows of `day` with skewed labels."""
 TABLE_1 = ("local", "fedavg", "spfl-w", "spfl", "pfedme", "per-fedavg", "fedupdate", "spfl-1", "spfl-w-1")
 """The methods of Table 1, and independent training."""
 ON_IID = (*TABLE_1, "spfl-often", "spfl-seldom")
-"""What `quick` runs where labels are not skewed."""
+"""Rows of `quick` without skewed labels."""
 MOST = (*ON_IID, "fedper-2")
-"""What `quick` runs of cifar-10 where labels are skewed, and `paper` of the data sets that this machine has not."""
+"""Rows of `quick` on cifar-10 with skewed labels, and of `paper` on data sets that must be downloaded."""
 
 
 def rows_of(size: Size, data: str, kind: str) -> tuple[str, ...]:
@@ -134,8 +135,9 @@ def rows_of(size: Size, data: str, kind: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Variant:
-    """A row of Table 7: where in CLASSES a client's number of classes stands, how many clients there are and how many
-    local epochs, and whether it ends after one round."""
+    """A row of Table 7: the index in CLASSES of a client's number of classes, the numbers of clients and local epochs,
+    and whether it ends after one round.
+    """
 
     classes: int = 1
     clients: int = 10
@@ -181,7 +183,7 @@ def cases(size: Size) -> Iterator[Case]:
 
 
 def partition(data: str, kind: str, place: int = 1) -> str:
-    """How a data set is dealt out: every client has classes of its own, or all have the same."""
+    """Return the partition of a data set: each client has its own classes, or all have the same."""
     return f"classes:{CLASSES[data][place]}:{'own' if kind == 'noniid' else 'shared'}"
 
 
@@ -218,7 +220,7 @@ def _table_1(size: Size) -> Iterator[Case]:
 
 
 def _table_7(size: Size) -> Iterator[Case]:
-    """SPFL at one rate, with one thing changed in each row."""
+    """Return the runs of Table 7: SPFL at one rate, with one setting changed per row."""
     for number, data in enumerate(STUDIED.get(size, ())):
         length = (DIGITS if data == "digits" else LENGTHS)[size]
         for place, kind in enumerate(("iid", "noniid")):
@@ -248,7 +250,7 @@ def _table_7(size: Size) -> Iterator[Case]:
 
 
 def _settings(size: Size, data: str, length: RunLength, seed: int) -> dict[str, Any]:
-    """What all runs of a data set have in common."""
+    """Return the common settings of all runs of a data set."""
     cut = size in ("quick", "day") and data != "digits"
     return {
         "data": excerpt(data, EXCERPT) if cut else data,
@@ -262,7 +264,7 @@ def _settings(size: Size, data: str, length: RunLength, seed: int) -> dict[str, 
 
 
 def _grid(length: RunLength, row: PaperRow) -> Grid:
-    """The rates. pFedMe's spring is weak enough for its rate: w moves by at most 1/lambda times a gradient."""
+    """Return the rates to choose from. pFedMe's lambda suits its rate: w moves by at most 1/lambda times a gradient."""
     if row.method != "pfedme":
         return Grid("training.lr", length.rates, length.tuned, seeds=length.tried)
     pairs = tuple((rate, min(15.0, round(1 / rate, 4))) for rate in length.rates)

@@ -1,5 +1,4 @@
-"""What is read off a finished run of SPFL beside its scores: how alike the clients' gradients were, and what is left to
-gain by fine-tuning."""
+"""Further numbers of a finished run of SPFL: the similarity of the clients' gradients, and the gain of fine-tuning."""
 
 from __future__ import annotations
 
@@ -36,7 +35,7 @@ TABLE_8 = {
 }
 """The paper has 0.01, 0.001 and 0.0001 after a training at 0.01, and batches of 128 and 64 after one of 128."""
 FINE_TUNED = "-base-"
-"""What the names of the runs have in them that are fine-tuned at the end."""
+"""Text in the names of runs that are fine-tuned at the end."""
 
 
 def tuned(column: str) -> Reading:
@@ -45,7 +44,7 @@ def tuned(column: str) -> Reading:
 
 
 def best_tuned(summary: Summary, point: str) -> float | None:
-    """The best that a column of Table 8 reaches."""
+    """Return the best accuracy of a column of Table 8."""
     found = [value for column in TABLE_8 if (value := tuned(column)(summary, point)) is not None]
     return max(found, default=None)
 
@@ -56,7 +55,7 @@ def cosine(stage: str) -> Reading:
 
 
 def read_extra(folder: RunDirectory, prepared: Prepared) -> Mapping[str, float]:
-    """The cosines of a run of SPFL, and of some runs what fine-tuning makes of the clients' models."""
+    """Return the cosines of a run of SPFL and, for some runs, the accuracy after fine-tuning."""
     if prepared.experiment.method != "spfl":
         return {}
     server: ServerState = server_state(folder.path, ServerState)

@@ -1,4 +1,4 @@
-"""What the paper's appendices say of SPFL: Table 7, Table 8, and figures 4 to 6."""
+"""The claims of the paper's appendices about SPFL: Table 7, Table 8, and figures 4 to 6."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def studies(data_sets: Sequence[str]) -> Iterator[Claim]:
 
 
 def _in_both(data: str, check: Callable[[str], Check], *variants: str) -> tuple[Check, str]:
-    """A check of IID and non-IID rows, made for each kind of labels, and the command that runs them."""
+    """Return a check for IID and for non-IID rows, and the command that runs them."""
     rows = [study_row(data, kind, variant) for kind in KINDS.values() for variant in variants]
     pattern = f"table7-{data}-*-{variants[0]}-*" if len(variants) == 1 else together(rows)
     return all_of({name: check(kind) for name, kind in KINDS.items()}), COMMAND.of_rows(*rows, only=[pattern])
