@@ -14,9 +14,13 @@ from sparsona.base import base_hash, copied, raw_bytes
 from sparsona.data.dataset import Array
 from sparsona.engines.shipping import setup_arrays, setup_of
 from sparsona.errors import InputError
+from sparsona.experiment import make_method
 from sparsona.layout import Layout, base_of
+from sparsona.message import Sparse
 from sparsona.methods.fedavg import FedAvg
 from sparsona.testing import tiny_setup
+from sparsona.testing.privacy import Tap
+from sparsona.testing.tiny import run
 from sparsona.training.vector import FlatModule
 
 
@@ -99,6 +103,19 @@ def test_only_the_head_travels_and_the_base_stays(dtype: torch.dtype, tmp_path: 
     assert all(np.array_equal(raw_bytes(tensor), before[name]) for name, tensor in base_of(net))
     again = sparsona.load(tmp_path / "run", model=net)
     assert np.array_equal(again.models["w1"].predict(rows()["w1"][0]), result.models["w1"].predict(rows()["w1"][0]))
+
+
+def test_fedpse_sends_a_tenth_of_the_head() -> None:
+    engine = run(make_method("fedpse", {"sparsity": 0.9}), engine=Tap, frozen=True).engine
+    assert isinstance(engine, Tap)
+    setup = tiny_setup(FedAvg(), frozen=True)
+    head, wanted = setup.task.layout, sum(max(1, round(0.1 * one.size)) for one in setup.task.layout.tensors)
+    sent = [
+        len(part.indices) for _, message in engine.sent for part in message.parts.values() if isinstance(part, Sparse)
+    ]
+    assert len(sent) == len(engine.sent) > 0
+    assert set(sent) == {wanted}
+    assert head.size < sum(parameter.numel() for parameter in setup.module.parameters())
 
 
 def test_another_base_is_another_digest_and_refused_where_it_is_named() -> None:
