@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,7 @@ from sparsona.federation.schedule import EVERYONE
 from sparsona.federation.setup import Setup
 from sparsona.message import Message
 from sparsona.method import Fit
+from sparsona.methods import METHODS
 from sparsona.methods.fedavg import FedAvg
 from sparsona.personal.layer import PersonalLayer
 from sparsona.privacy.settings import PrivacySettings
@@ -28,6 +31,7 @@ from sparsona.training.config import TrainConfig
 from sparsona.training.local import Local
 
 NOISY = PrivacySettings(noise=1.0)
+PAGE = Path(__file__).parents[2] / "docs" / "privacy.md"
 
 
 def with_config(**changes: Any) -> Callable[[Setup], Setup]:
@@ -121,3 +125,29 @@ def test_a_summary_tells_what_each_client_has_spent(method: str) -> None:
     assert set(privacy["epsilon"]) == {"c0", "c1"}
     assert all(7.5 < epsilon <= 8 for epsilon in privacy["epsilon"].values())
     assert privacy["largest"] == max(privacy["epsilon"].values())
+
+
+@pytest.mark.parametrize("name", METHODS.names())
+def test_every_method_trains_a_table_with_a_budget_or_refuses_as_the_page_says(name: str, tmp_path: Path) -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    refused = dict(re.findall(r"^\| `([\w-]+)` refuses \| (.*) \|$", page, re.MULTILINE))
+    (trained,) = re.findall(r"^\| train \| (.*) \|$", page, re.MULTILINE)
+    assert (name in refused) != (f"`{name}`" in trained)
+    rng = np.random.default_rng(0)
+    for ward in ("east", "west"):
+        lines = [f"{rng.integers(20, 90)},{'fm'[i % 2]},{rng.choice(['no', 'yes'])}" for i in range(40)]
+        (tmp_path / f"{ward}.csv").write_text("\n".join(["age,sex,ill", *lines]) + "\n")
+    declared = {"classes": ["no", "yes"], "categorical": ["sex"], "bounds": ["age=0:120", "sex=f/m"]}
+    columns = {"target": ["ill"], "task": "classification", **declared}
+    settings: dict[str, Any] = {
+        "data": f"folder:{tmp_path}",
+        "columns": columns,
+        "rounds": 1,
+        "privacy": {"epsilon": 8.0},
+    }
+    if name in refused:
+        with pytest.raises(InputError, match=re.escape(refused[name])):
+            sparsona.run(name, engine="inprocess", **settings)
+        return
+    found = sparsona.run(name, engine="inprocess", **settings).summary["privacy"]
+    assert 0 < found["largest"] <= 8
