@@ -30,8 +30,8 @@ from typing import Any
 import numpy as np
 
 from sparsona.engines.inprocess import InProcess
-from sparsona.federation.assembly import assemble
 from sparsona.federation.evaluation import Evaluation
+from sparsona.federation.rounds import assemble
 from sparsona.federation.setup import Setup
 from sparsona.federation.worker import Job, Outcome
 from sparsona.files import write_atomically

@@ -37,9 +37,9 @@ from sparsona.chance import Chance
 from sparsona.data.dataset import ClientSplit, Dataset, Federation
 from sparsona.engines.inprocess import InProcess
 from sparsona.experiment import make_method
-from sparsona.federation.assembly import assemble
 from sparsona.federation.budget import mechanisms
 from sparsona.federation.evaluation import LAST_ROUND
+from sparsona.federation.rounds import assemble
 from sparsona.federation.schedule import EVERYONE
 from sparsona.federation.setup import Setup
 from sparsona.federation.worker import Job, Outcome

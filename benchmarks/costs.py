@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from sparsona.engines.inprocess import InProcess
-from sparsona.federation.assembly import assemble
+from sparsona.federation.rounds import assemble
 from sparsona.federation.setup import Setup
 from sparsona.federation.worker import Job, Outcome
 from sparsona.message import Message, Part

@@ -21,9 +21,9 @@ import xxhash
 
 from sparsona.engines.inprocess import InProcess
 from sparsona.errors import WireError
-from sparsona.federation.assembly import assemble
 from sparsona.federation.evaluation import LAST_ROUND
 from sparsona.federation.references import usable
+from sparsona.federation.rounds import assemble
 from sparsona.federation.worker import Job, Outcome
 from sparsona.message import Message
 from sparsona.methods import METHODS

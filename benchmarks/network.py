@@ -34,7 +34,7 @@ from typing import Any
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 
 from sparsona.engines.network.carrier import Answer, Body, OrderGuard, checked_number
-from sparsona.engines.network.consent import Terms
+from sparsona.engines.network.consent import Rules, Terms
 from sparsona.engines.network.deploy import (
     LOCALHOST,
     LocalNodes,
@@ -42,7 +42,6 @@ from sparsona.engines.network.deploy import (
     MailboxFederation,
     local_federation,
 )
-from sparsona.engines.network.flower.bundle import write_bundle
 from sparsona.engines.network.flower.processes import (
     STARTED,
     SUPERLINK,
@@ -52,6 +51,7 @@ from sparsona.engines.network.flower.processes import (
     free_port,
     stop_all,
     wait_until_open,
+    write_bundle,
 )
 from sparsona.engines.network.flower.started.sparsona_records import NUMBER, Head, from_record, to_record
 from sparsona.engines.network.keys import CA, CERTIFICATE, KEY, make_certificates, make_node_key
@@ -60,7 +60,6 @@ from sparsona.engines.network.mailbox.seal import Seal
 from sparsona.engines.network.mailbox.store import SharedFolder
 from sparsona.engines.network.node import Node
 from sparsona.engines.network.own_data import write_share
-from sparsona.engines.network.rules import Rules
 from sparsona.method import ClientId
 from sparsona.prepare import prepare
 from sparsona.runs.directory import RunDirectory
@@ -431,7 +430,7 @@ def many(carrier: Callable[..., LightNodes], number: int = 50, rounds: int = 10,
             memory = {"the run's loop": RunDirectory(found).summary()["peak_rss_mb"]}
             memory["all light nodes"] = sum(peak_mb(child.pid) for child in running.nodes.values())
             if isinstance(running, LoopbackFederation):
-                memory["the SuperLink"] = peak_mb(running.server.pid)
+                memory["the SuperLink"] = peak_mb(running.server.link.pid)
     each = gaps(ends[1:])
     took = f"greeting and first round {ends[1] - ends[0]:.0f} s, then {median(each):.1f} s a round"
     print(f"{number} nodes, {rounds} rounds: {took} (from {min(each):.1f} to {max(each):.1f})")

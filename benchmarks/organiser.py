@@ -36,8 +36,8 @@ from sparsona.data.schema.exchange import LIMIT, agree
 from sparsona.data.schema.schema import Number
 from sparsona.data.schema.text import text_in, unpack_doubles
 from sparsona.engines.network import node as node_module
+from sparsona.engines.network.consent import Rules
 from sparsona.engines.network.node import Node
-from sparsona.engines.network.rules import Rules
 from sparsona.engines.network.setup import setup_of, without_data
 from sparsona.errors import SparsonaError
 from sparsona.experiment import build, to_toml

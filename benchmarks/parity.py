@@ -33,8 +33,8 @@ import torch
 from torch import nn
 
 from sparsona.engines.inprocess import InProcess
-from sparsona.federation.assembly import assemble
 from sparsona.federation.evaluation import Evaluation
+from sparsona.federation.rounds import assemble
 from sparsona.federation.setup import Setup
 from sparsona.message import Vector
 from sparsona.prepare import prepare

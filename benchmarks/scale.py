@@ -34,7 +34,7 @@ import numpy as np
 
 from sparsona.data.dataset import Dataset
 from sparsona.engines.pool import Pool
-from sparsona.federation.assembly import assemble
+from sparsona.federation.rounds import assemble
 from sparsona.prepare import prepare
 from sparsona.runs.checkpoint import Checkpointer
 from sparsona.runs.records import RoundReport

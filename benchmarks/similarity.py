@@ -23,8 +23,8 @@ from pathlib import Path
 
 import numpy as np
 
-from sparsona.federation.aggregation import Arrivals
 from sparsona.federation.delivery import PendingReply
+from sparsona.federation.gate import Arrivals
 from sparsona.layout import Layout, Tensor
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ServerContext

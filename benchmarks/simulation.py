@@ -59,15 +59,12 @@ from sparsona.data.dataset import ClientSplit, Dataset, Federation
 from sparsona.engines import Engine
 from sparsona.engines.child import ENVIRONMENT
 from sparsona.engines.inprocess import InProcess
-from sparsona.engines.pool import Pool
-from sparsona.engines.pool.processes import WorkerPool
-from sparsona.engines.turns import JobGroup
+from sparsona.engines.pool import Pool, WorkerPool
 from sparsona.errors import InputError
 from sparsona.federation import rounds as rounds_module
 from sparsona.federation import worker as client_module
-from sparsona.federation.assembly import assemble
 from sparsona.federation.evaluation import Evaluation
-from sparsona.federation.rounds import Rounds
+from sparsona.federation.rounds import Rounds, assemble
 from sparsona.federation.schedule import Sampled
 from sparsona.federation.setup import Setup
 from sparsona.method import Task as MethodTask
@@ -284,7 +281,7 @@ def loop_of(setup: Setup, engine: Engine, work: Work, evaluation: Evaluation) ->
     return assemble(setup, engine, Sampled(sample=work.sampled / work.clients), evaluation)
 
 
-def ours(work: Work, method: str, way: Way, worker_pool: WorkerPool[JobGroup], workers: int) -> float:
+def ours(work: Work, method: str, way: Way, worker_pool: WorkerPool, workers: int) -> float:
     """Sparsona from the first downlink of a round to the aggregated model."""
     setup = work.setup(method, way)
     engine: Engine = Pool(setup, workers, worker_pool) if way.engine == "pool" else InProcess(setup)
@@ -462,7 +459,7 @@ def tables(works: list[Work], methods: list[str], workers: int, fedjax: Path | N
     """One table per work; what was measured goes into `kept`."""
     out: list[str] = []
     known = peers(fedjax)
-    with WorkerPool[JobGroup](workers) as worker_pool:
+    with WorkerPool(workers) as worker_pool:
         for work in works:
             rows: dict[str, Row] = {}
             failed: dict[str, str] = {}
@@ -480,7 +477,7 @@ def measure(
     rows: dict[str, Row],
     methods: list[str],
     known: dict[str, Callable[[Work, int], float]],
-    worker_pool: WorkerPool[JobGroup],
+    worker_pool: WorkerPool,
     failed: dict[str, str],
 ) -> None:
     """Every row of a work once, and (b) between them. A peer that fails has no row, and is `failed` with the reason."""

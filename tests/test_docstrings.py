@@ -20,6 +20,7 @@ BASES = {
     "LocalEngine": "federation/engine.py",
     "WorkerEngine": "engines/turns.py",
     "InProcess": "engines/inprocess.py",
+    "RunPlace": "many/__init__.py",
     "GlobalModel": "methods/compressed.py",
     "Averaging": "methods/averaging.py",
     "SplitModel": "methods/split.py",

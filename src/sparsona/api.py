@@ -23,9 +23,8 @@ from sparsona.export.card import ModelCard, layers
 from sparsona.export.files import model_bytes
 from sparsona.export.predict import PersonalModel
 from sparsona.export.rebuild import runner_of
-from sparsona.federation.assembly import assemble
 from sparsona.federation.resources import Resources
-from sparsona.federation.rounds import Rounds
+from sparsona.federation.rounds import Rounds, assemble
 from sparsona.federation.schedule import Schedule
 from sparsona.federation.worker import Outcome
 from sparsona.files import write_atomically

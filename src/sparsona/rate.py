@@ -13,9 +13,9 @@ from contextlib import closing
 from sparsona.engines import ENGINES
 from sparsona.errors import Diverged
 from sparsona.experiment import read
-from sparsona.federation.assembly import assemble
 from sparsona.federation.evaluation import Evaluation
 from sparsona.federation.resources import Resources
+from sparsona.federation.rounds import assemble
 from sparsona.prepare import Prepared
 from sparsona.runs.about import RateSearch, read_about
 from sparsona.runs.directory import RunDirectory

@@ -17,8 +17,8 @@ from torch import nn
 from sparsona.chance import Chance
 from sparsona.engines import Engine
 from sparsona.errors import InputError, WireError
-from sparsona.federation.assembly import assemble
 from sparsona.federation.evaluation import EVERY_ROUND, Evaluation
+from sparsona.federation.rounds import assemble
 from sparsona.federation.schedule import Plan, Schedule
 from sparsona.federation.setup import Setup
 from sparsona.message import Message, Vector

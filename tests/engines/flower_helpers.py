@@ -13,11 +13,10 @@ import numpy as np
 
 from sparsona.api import execute
 from sparsona.engines.network.carrier import Parcel, Returned
-from sparsona.engines.network.consent import Consent, Terms
+from sparsona.engines.network.consent import Consent, Rules, Terms
 from sparsona.engines.network.flower.started.sparsona_records import Head
 from sparsona.engines.network.node import CONSENT, Node
 from sparsona.engines.network.own_data import AS_AGREED, SHARE, OwnFormat, write_share
-from sparsona.engines.network.rules import Rules
 from sparsona.engines.network.serverapp import NetworkRun
 from sparsona.experiment import Experiment, to_toml
 from sparsona.message import Message, Stamp

@@ -13,8 +13,8 @@ from sparsona.errors import RunError
 from sparsona.experiment import make_method
 from sparsona.federation import rounds as loop
 from sparsona.federation import worker
-from sparsona.federation.assembly import assemble
 from sparsona.federation.evaluation import LAST_ROUND
+from sparsona.federation.rounds import assemble
 from sparsona.federation.schedule import Sampled
 from sparsona.federation.setup import Setup
 from sparsona.message import Message, Vector

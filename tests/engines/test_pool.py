@@ -22,16 +22,13 @@ from torch import nn
 
 from sparsona.engines import pool
 from sparsona.engines.inprocess import InProcess
-from sparsona.engines.pool import Pool
-from sparsona.engines.pool.loop import Configured, Request, WorkerLoop
-from sparsona.engines.pool.processes import WorkerPool
-from sparsona.engines.pool.shared import SharedBlock, mapped, share_setup
+from sparsona.engines.pool import Pool, WorkerPool
+from sparsona.engines.pool.loop import Request, SharedBlock, WorkerLoop, mapped, share_setup
 from sparsona.engines.shipping import SplitTable, picklable
 from sparsona.engines.turns import JobGroup
 from sparsona.errors import Diverged, InputError, SparsonaError, WireError
-from sparsona.federation.assembly import assemble
 from sparsona.federation.evaluation import LAST_ROUND
-from sparsona.federation.rounds import Rounds
+from sparsona.federation.rounds import Rounds, assemble
 from sparsona.federation.worker import Job, Outcome
 from sparsona.methods import METHODS
 from sparsona.methods.fedavg import FedAvg
@@ -42,14 +39,13 @@ from sparsona.wire import EncodeCache
 
 
 @pytest.fixture(scope="module")
-def workers() -> Iterator[WorkerPool[JobGroup]]:
+def workers() -> Iterator[WorkerPool]:
     """Processes take seconds to start: the tests here share them."""
-    started: WorkerPool[JobGroup] = WorkerPool(3)
-    with started:
+    with WorkerPool(3) as started:
         yield started
 
 
-def test_every_method_gives_the_same_bits_with_any_number_of_workers(workers: WorkerPool[JobGroup]) -> None:
+def test_every_method_gives_the_same_bits_with_any_number_of_workers(workers: WorkerPool) -> None:
     for name, kind in METHODS:
         setup = tiny_setup(kind(), clients=3, rounds=3)
         reference = run(InProcess(setup), setup, ButOne())  # two turns each: the second starts from what was kept
@@ -60,7 +56,7 @@ def test_every_method_gives_the_same_bits_with_any_number_of_workers(workers: Wo
             assert found.rounds == reference.rounds, f"{name}: bytes and scores, {number} workers"
 
 
-def test_a_run_without_a_folder_writes_no_file(workers: WorkerPool[JobGroup]) -> None:
+def test_a_run_without_a_folder_writes_no_file(workers: WorkerPool) -> None:
     held = {}
     for name in ("spfl", "fedpse"):
         setup = tiny_setup(METHODS.get(name)(), clients=3, rounds=3)
@@ -73,7 +69,7 @@ def test_a_run_without_a_folder_writes_no_file(workers: WorkerPool[JobGroup]) ->
     assert held["fedpse"][1] == 3, "and so are states"
 
 
-def test_states_and_references_that_were_evicted_are_read_again(workers: WorkerPool[JobGroup]) -> None:
+def test_states_and_references_that_were_evicted_are_read_again(workers: WorkerPool) -> None:
     for name in ("spfl", "fedpse"):
         setup = tiny_setup(METHODS.get(name)(), clients=3, rounds=4)
         reference = run(InProcess(setup), setup, ButOne())
@@ -88,7 +84,7 @@ def test_a_worker_forgets_what_a_request_brought() -> None:
     setup = tiny_setup(METHODS.get("spfl")(), clients=3, rounds=3)
     shared, block = share_setup(setup)
     loop = WorkerLoop()
-    assert isinstance(loop.configure(shared, os.dup(block.handle)), Configured)
+    assert loop.configure(shared, os.dup(block.handle)) is None
     assert loop._worker is not None
     held = loop._worker.references
     engine = InProcess(setup)
@@ -113,7 +109,7 @@ def test_a_worker_forgets_what_a_request_brought() -> None:
 
 
 def test_a_worker_that_is_killed_is_replaced_and_nothing_else_changes(
-    workers: WorkerPool[JobGroup], tmp_path: Path, caplog: pytest.LogCaptureFixture
+    workers: WorkerPool, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     reference = run(InProcess(tiny_setup(Stateful(), 4)), tiny_setup(Stateful(), 4))
     setup = tiny_setup(Stateful("die once", str(tmp_path / "died")), 4)
@@ -123,7 +119,7 @@ def test_a_worker_that_is_killed_is_replaced_and_nothing_else_changes(
     assert (found.server, found.clients, found.rounds) == (reference.server, reference.clients, reference.rounds)
 
 
-def test_kill_9_from_outside_while_all_work(workers: WorkerPool[JobGroup], caplog: pytest.LogCaptureFixture) -> None:
+def test_kill_9_from_outside_while_all_work(workers: WorkerPool, caplog: pytest.LogCaptureFixture) -> None:
     plain = tiny_setup(Stateful(), 4, rounds=4)
     reference = run(InProcess(plain), plain)
     setup = tiny_setup(Stateful("slow"), 4, rounds=4)
@@ -157,7 +153,7 @@ def test_kill_9_from_outside_while_all_work(workers: WorkerPool[JobGroup], caplo
     assert (found.server, found.clients, found.rounds) == (reference.server, reference.clients, reference.rounds)
 
 
-def test_a_turn_that_kills_every_worker_is_given_up(workers: WorkerPool[JobGroup]) -> None:
+def test_a_turn_that_kills_every_worker_is_given_up(workers: WorkerPool) -> None:
     setup = tiny_setup(Stateful("die"), 4)
     with pytest.raises(SparsonaError, match=r"died \(exit code 3\) in the turn of c1: .*--engine inprocess") as caught:
         run(Pool(setup, 2, workers), setup)
@@ -174,7 +170,7 @@ def test_a_turn_that_kills_every_worker_is_given_up(workers: WorkerPool[JobGroup
     ],
 )
 def test_an_error_in_a_worker_is_raised_here(
-    workers: WorkerPool[JobGroup], trouble: str, kind: type[Exception], line: str
+    workers: WorkerPool, trouble: str, kind: type[Exception], line: str
 ) -> None:
     setup = tiny_setup(Stateful(trouble), 2)
     with pytest.raises(kind) as caught:
@@ -185,7 +181,7 @@ def test_an_error_in_a_worker_is_raised_here(
     assert bool(notes) == (not issubclass(kind, SparsonaError)), "a trace where the error is not one of ours"
 
 
-def test_divergence_reads_as_in_one_process(workers: WorkerPool[JobGroup]) -> None:
+def test_divergence_reads_as_in_one_process(workers: WorkerPool) -> None:
     setup = replace(tiny_setup(FedAvg(), 1), config=TrainConfig(lr=1e30, epochs=4))
     lines = []
     for engine in (InProcess(setup), Pool(setup, 1, workers)):
@@ -195,7 +191,7 @@ def test_divergence_reads_as_in_one_process(workers: WorkerPool[JobGroup]) -> No
     assert lines[0] == lines[1]
 
 
-def test_a_module_that_fails_in_the_worker_keeps_its_error(workers: WorkerPool[JobGroup]) -> None:
+def test_a_module_that_fails_in_the_worker_keeps_its_error(workers: WorkerPool) -> None:
     setup = tiny_setup(FedAvg(), 2)
     wrong = replace(setup, module=nn.Sequential(nn.Flatten(), nn.Linear(7, 4)))
     with pytest.raises((RuntimeError, InputError), match=r"shapes cannot be multiplied|does not fit a model"):
@@ -226,7 +222,7 @@ def test_the_samples_are_not_in_what_is_sent() -> None:
     shared, block = share_setup(replace(setup, module=wide))
     try:
         weights = sum(p.numel() for p in wide.parameters()) * 4
-        inputs, _, indices, bounds, _, payload = mapped(os.dup(block.handle), shared.places)
+        inputs, _, indices, bounds, payload = mapped(os.dup(block.handle), shared.places)
         assert len(payload) < 2 * weights, "every weight once, although all share one buffer"
         assert np.array_equal(inputs, setup.federation.data.inputs)
         shares = SplitTable(tuple(setup.federation.splits), bounds, indices)
@@ -247,7 +243,7 @@ def test_writing_to_shared_samples_changes_nobody_elses() -> None:
     block.close()
 
 
-def test_jobs_are_made_when_a_worker_is_free(workers: WorkerPool[JobGroup], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_are_made_when_a_worker_is_free(workers: WorkerPool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Downlinks of thousands of clients must not stand in memory together."""
     setup = tiny_setup(FedAvg(), 6, rounds=1)
     made, ahead = 0, []
@@ -276,7 +272,7 @@ def thirty(pool: Pool) -> Iterator[Outcome]:
     return pool.run(loop._jobs("personal", (0, 0), setup.task.clients * 5, EncodeCache()))
 
 
-def test_who_leaves_jobs_unfinished_does_not_disturb_who_comes_next(workers: WorkerPool[JobGroup]) -> None:
+def test_who_leaves_jobs_unfinished_does_not_disturb_who_comes_next(workers: WorkerPool) -> None:
     setup = tiny_setup(Stateful(), 6)
     one = Pool(setup, 2, workers)
     left = thirty(one)
@@ -297,7 +293,7 @@ def test_who_leaves_jobs_unfinished_does_not_disturb_who_comes_next(workers: Wor
     two.close()
 
 
-def test_jobs_that_were_given_up_for_others_are_not_passed_over_in_silence(workers: WorkerPool[JobGroup]) -> None:
+def test_jobs_that_were_given_up_for_others_are_not_passed_over_in_silence(workers: WorkerPool) -> None:
     setup = tiny_setup(Stateful(), 6)
     pool = Pool(setup, 2, workers)
     first, second = thirty(pool), thirty(pool)
@@ -309,7 +305,7 @@ def test_jobs_that_were_given_up_for_others_are_not_passed_over_in_silence(worke
     pool.close()
 
 
-def test_a_set_up_that_failed_is_not_the_next_ones_failure(workers: WorkerPool[JobGroup]) -> None:
+def test_a_set_up_that_failed_is_not_the_next_ones_failure(workers: WorkerPool) -> None:
     setup = tiny_setup(FedAvg(), 2)
     Pool(replace(setup, module=Unfit(), trainer="fused"), 1, workers).close()
     assert run(Pool(setup, 1, workers), setup).clients == run(InProcess(setup), setup).clients
@@ -331,7 +327,7 @@ def test_the_longest_turns_come_first() -> None:
 
 
 def test_states_are_written_into_the_run_directory_and_a_stopped_run_goes_on(
-    workers: WorkerPool[JobGroup], tmp_path: Path
+    workers: WorkerPool, tmp_path: Path
 ) -> None:
     setup = tiny_setup(Stateful(), 4, rounds=4)
     reference = run(InProcess(setup), setup)
@@ -367,7 +363,7 @@ import sys, time
 sys.path.insert(0, {here!r})
 from engine_helpers import Stateful
 from sparsona.engines.pool import Pool
-from sparsona.federation.assembly import assemble
+from sparsona.federation.rounds import assemble
 from sparsona.federation.evaluation import LAST_ROUND
 from engine_helpers import Half
 from sparsona.testing import tiny_setup
@@ -439,7 +435,7 @@ def test_a_script_with_a_module_of_its_own_needs_a_guard_for_the_pool_only(tmp_p
 DYING = """
 import os, sys, time
 from pathlib import Path
-from sparsona.engines.pool.processes import WorkerProcess
+from sparsona.engines.pool import WorkerProcess
 sys.path.insert(0, sys.argv[1])
 worker = WorkerProcess()
 print(worker.pid, flush=True)

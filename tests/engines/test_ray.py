@@ -19,9 +19,8 @@ from sparsona.api import execute
 from sparsona.chance import Chance
 from sparsona.engines.inprocess import InProcess
 from sparsona.errors import InputError, SparsonaError
-from sparsona.federation.assembly import assemble
 from sparsona.federation.resources import Cluster, Resources
-from sparsona.federation.rounds import Rounds
+from sparsona.federation.rounds import Rounds, assemble
 from sparsona.federation.schedule import Plan
 from sparsona.method import ClientId
 from sparsona.methods import METHODS

@@ -14,9 +14,9 @@ import sparsona
 from sparsona.engines.inprocess import InProcess
 from sparsona.errors import ContractError, InputError
 from sparsona.experiment import make_method
-from sparsona.federation.assembly import assemble
 from sparsona.federation.budget import mechanisms
 from sparsona.federation.evaluation import EVERY_ROUND, LAST_ROUND, Evaluation
+from sparsona.federation.rounds import assemble
 from sparsona.federation.schedule import EVERYONE
 from sparsona.federation.setup import Setup
 from sparsona.message import Message

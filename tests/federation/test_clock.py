@@ -13,11 +13,9 @@ import sparsona
 from sparsona.chance import Chance
 from sparsona.engines.inprocess import InProcess
 from sparsona.errors import InputError
-from sparsona.federation.assembly import assemble
-from sparsona.federation.clock import PRESETS, Device, Timing, fleet
 from sparsona.federation.evaluation import LAST_ROUND
-from sparsona.federation.rounds import Rounds
-from sparsona.federation.schedule import Sampled
+from sparsona.federation.rounds import Rounds, assemble
+from sparsona.federation.schedule import PRESETS, Device, Sampled, Timing, fleet
 from sparsona.method import Method
 from sparsona.methods.fedavg import FedAvg
 from sparsona.methods.local import LocalOnly

@@ -16,10 +16,10 @@ import pytest
 from sparsona.engines.inprocess import InProcess
 from sparsona.errors import SparsonaError
 from sparsona.experiment import make_method
-from sparsona.federation.assembly import assemble
 from sparsona.federation.delivery import PendingReply
 from sparsona.federation.evaluation import LAST_ROUND, Evaluation
 from sparsona.federation.gate import Refused, ReplyGate, Screening, Size, heaviest, norm_of, norm_of_update
+from sparsona.federation.rounds import assemble
 from sparsona.message import Blocks, Message, Positions, Sparse, Stamp, Ternary, numbers_of
 from sparsona.method import Arrival
 from sparsona.methods import METHODS

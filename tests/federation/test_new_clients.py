@@ -11,8 +11,8 @@ import pytest
 import sparsona
 from sparsona.engines.inprocess import InProcess
 from sparsona.errors import InputError
-from sparsona.federation.assembly import assemble
 from sparsona.federation.evaluation import LAST_ROUND
+from sparsona.federation.rounds import assemble
 from sparsona.methods.fedavg import FedAvg
 from sparsona.methods.spfl import SPFL
 from sparsona.testing import tiny_setup

@@ -16,10 +16,9 @@ import pytest
 
 from sparsona.engines.inprocess import InProcess
 from sparsona.errors import MissingReference, RunError
-from sparsona.federation.assembly import assemble
 from sparsona.federation.evaluation import LAST_ROUND
 from sparsona.federation.references import ReferenceStore, usable
-from sparsona.federation.rounds import Rounds
+from sparsona.federation.rounds import Rounds, assemble
 from sparsona.federation.schedule import EVERYONE, Schedule
 from sparsona.federation.setup import Setup
 from sparsona.federation.worker import Job, Outcome, Worker

@@ -15,9 +15,8 @@ import pytest
 from sparsona.chance import Chance
 from sparsona.engines.inprocess import InProcess
 from sparsona.experiment import make_method
-from sparsona.federation.assembly import assemble
 from sparsona.federation.evaluation import EVERY_ROUND, Evaluation
-from sparsona.federation.rounds import Rounds
+from sparsona.federation.rounds import Rounds, assemble
 from sparsona.federation.schedule import EVERYONE, Plan, Sampled, Schedule
 from sparsona.federation.worker import Job, Outcome
 from sparsona.message import Message, Part, Vector
@@ -28,7 +27,7 @@ from sparsona.methods.local import LocalOnly
 from sparsona.runs.records import ClientRecord, read_records
 from sparsona.testing import tiny_setup
 from sparsona.training.local import Local
-from sparsona.wire import EncodeCache, parts
+from sparsona.wire import EncodeCache, kinds
 from sparsona.wire.buffers import Piece
 
 
@@ -87,7 +86,7 @@ def test_a_downlink_that_is_the_same_for_many_is_encoded_once(name: str) -> None
     loop, _, _ = rounds_of(make_method(name, {}), rounds=2)
     context, memo = ServerContext(loop.setup.task, 2), EncodeCache()
     bodies: list[tuple[bytes, int]] = []
-    encode = parts.encode
+    encode = kinds.encode
 
     def counted(part: Part, layout: Any, packing: Any, base: Part | None = None) -> tuple[int, Piece]:
         kind, body = encode(part, layout, packing, base)
@@ -95,7 +94,7 @@ def test_a_downlink_that_is_the_same_for_many_is_encoded_once(name: str) -> None
             bodies.append((body.data, id(base)))
         return kind, body
 
-    with patch("sparsona.wire.frame.parts.encode", counted):
+    with patch("sparsona.wire.frame.kinds.encode", counted):
         for client in loop.setup.task.clients:
             loop._send((2, 0), context, client, memo)
     assert len(bodies) == len(set(bodies))

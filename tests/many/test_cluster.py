@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from sparsona.federation.resources import Resources
-from sparsona.many import Planned, RunEnded, Watcher, run_many
-from sparsona.many.choice import Sequential
-from sparsona.many.plan import Loader, RunPlan, StopCondition, advance
+from sparsona.many import Loader, Planned, RunEnded, RunPlan, StopCondition, Watcher, advance, run_many
+from sparsona.many.processes import Sequential
 
 pytest.importorskip("ray", reason="needs Ray: pip install 'sparsona[ray]', or make test-cluster")
 pytestmark = pytest.mark.network

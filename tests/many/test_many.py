@@ -14,10 +14,8 @@ from typing import Any
 import pytest
 
 from sparsona.errors import InputError, RunError, SparsonaError
-from sparsona.many import Planned, RunEnded, Watcher, run_many
-from sparsona.many.choice import Sequential
-from sparsona.many.plan import Loader, RunPlan, StopCondition, advance
-from sparsona.many.processes import Processes
+from sparsona.many import Loader, Planned, RunEnded, RunPlace, RunPlan, StopCondition, Watcher, advance, run_many
+from sparsona.many.processes import Processes, Sequential
 from sparsona.runs.budget import Budget
 from sparsona.runs.directory import RunDirectory
 from sparsona.runs.records import RoundReport
@@ -48,32 +46,25 @@ def digest(folder: Path) -> str:
     return str(json.loads((folder / "summary.json").read_text())["digest"])
 
 
-class Instant:
+class Instant(RunPlace):
     """A place in which runs end in the order that is asked for."""
 
     def __init__(self, size: int, end: Callable[[list[str]], str]) -> None:
-        self.size, self.end, self.running = size, end, list[str]()
+        super().__init__(size)
+        self.end = end
         self.started: list[str] = []
 
-    @property
-    def free(self) -> bool:
-        return len(self.running) < self.size
-
-    @property
-    def busy(self) -> bool:
-        return bool(self.running)
-
     def start(self, name: str, plan: RunPlan) -> None:
-        self.running.append(name)
+        self.at_work[name] = plan
         self.started.append(name)
 
     def wait(self, on_round: Callable[[str, RoundReport], None]) -> list[RunEnded]:
-        name = self.end(self.running)
-        self.running.remove(name)
+        name = self.end(list(self.at_work))
+        del self.at_work[name]
         return [RunEnded(name)]
 
     def close(self) -> None:
-        self.running.clear()
+        self.at_work.clear()
 
 
 def test_a_run_waits_for_what_it_needs_and_others_go_first() -> None:

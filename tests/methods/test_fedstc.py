@@ -13,9 +13,8 @@ import sparsona
 from sparsona.chance import Chance
 from sparsona.engines.inprocess import InProcess
 from sparsona.errors import WireError
-from sparsona.federation.assembly import assemble
 from sparsona.federation.evaluation import LAST_ROUND
-from sparsona.federation.rounds import Rounds
+from sparsona.federation.rounds import Rounds, assemble
 from sparsona.federation.schedule import Plan
 from sparsona.layout import Layout
 from sparsona.message import Message, Stamp, Vector

@@ -12,9 +12,8 @@ from scripted import vector_of
 
 import sparsona
 from sparsona.engines.inprocess import InProcess
-from sparsona.federation.assembly import assemble
 from sparsona.federation.evaluation import LAST_ROUND
-from sparsona.federation.rounds import Rounds
+from sparsona.federation.rounds import Rounds, assemble
 from sparsona.federation.schedule import Sampled
 from sparsona.layout import Layout
 from sparsona.message import Message

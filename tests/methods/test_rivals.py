@@ -17,9 +17,9 @@ from torch import nn
 
 import sparsona
 from sparsona.experiment import make_method
-from sparsona.federation.assembly import assemble
 from sparsona.federation.delivery import BUFFERS
 from sparsona.federation.evaluation import LAST_ROUND
+from sparsona.federation.rounds import assemble
 from sparsona.message import Message, Sparse, Vector
 from sparsona.methods import apfl, compressed, ef21, fedala, scaffold
 from sparsona.methods.apfl import APFL

@@ -16,11 +16,10 @@ import sparsona
 from sparsona.by_client import ByClient
 from sparsona.chance import Chance
 from sparsona.engines.inprocess import InProcess
-from sparsona.federation.aggregation import Arrivals
-from sparsona.federation.assembly import assemble
 from sparsona.federation.delivery import PendingReply
 from sparsona.federation.evaluation import LAST_ROUND
-from sparsona.federation.rounds import Rounds
+from sparsona.federation.gate import Arrivals
+from sparsona.federation.rounds import Rounds, assemble
 from sparsona.federation.schedule import EVERYONE, Plan, Sampled, Schedule
 from sparsona.federation.setup import Setup
 from sparsona.layout import Layout

@@ -10,9 +10,8 @@ import numpy as np
 
 from sparsona.chance import Chance
 from sparsona.engines.inprocess import InProcess
-from sparsona.federation.assembly import assemble
 from sparsona.federation.evaluation import LAST_ROUND
-from sparsona.federation.rounds import Rounds
+from sparsona.federation.rounds import Rounds, assemble
 from sparsona.federation.schedule import EVERYONE, Plan, Schedule
 from sparsona.federation.setup import Setup
 from sparsona.method import Method, Task

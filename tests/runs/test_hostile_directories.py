@@ -20,8 +20,8 @@ from sparsona.cli import main
 from sparsona.errors import RunError, SparsonaError
 from sparsona.runs.checkpoint import Checkpointer, _Manifest
 from sparsona.runs.directory import SUMMARY, RunDirectory
-from sparsona.runs.spill import SpillStore
 from sparsona.runs.state import pack
+from sparsona.runs.store import SpillStore
 
 
 def train(out: Path, rounds: int = 2, method: str = "local", resume: bool = False, **settings: Any) -> dict[str, Any]:

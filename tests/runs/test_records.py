@@ -10,8 +10,8 @@ import pytest
 import sparsona
 from sparsona.errors import RunError
 from sparsona.runs.directory import RunDirectory
-from sparsona.runs.losses import exploded
 from sparsona.runs.records import AGAIN, ClientRecord, RoundReport, RunLog, by_round, read_records
+from sparsona.runs.scores import exploded
 from sparsona.wire import Ledger
 
 

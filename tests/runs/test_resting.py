@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from sparsona.by_client import ByClient, Resting
 from sparsona.engines.inprocess import InProcess
 from sparsona.errors import RunError
-from sparsona.federation.assembly import assemble
 from sparsona.federation.evaluation import LAST_ROUND
-from sparsona.federation.rounds import Rounds
+from sparsona.federation.rounds import Rounds, assemble
 from sparsona.federation.schedule import Sampled
 from sparsona.message import Sparse, Vector
 from sparsona.methods import METHODS

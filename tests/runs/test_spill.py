@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparsona.runs.spill import SpillStore
+from sparsona.runs.store import SpillStore
 
 
 def store(limit: int = 100) -> SpillStore[str]:

@@ -12,8 +12,8 @@ from torch import nn
 import sparsona
 from sparsona.engines.inprocess import InProcess
 from sparsona.experiment import make_method
-from sparsona.federation.assembly import assemble
 from sparsona.federation.evaluation import LAST_ROUND
+from sparsona.federation.rounds import assemble
 from sparsona.layout import Layout
 from sparsona.methods import METHODS
 from sparsona.methods.fedavg import FedAvg

@@ -12,7 +12,7 @@ from wire_strategies import EXTREME
 
 from sparsona.errors import WireError
 from sparsona.message import Vector
-from sparsona.wire import differences, lanes, tables
+from sparsona.wire import differences, lanes, symbols
 from sparsona.wire.buffers import Reader, varint
 
 SIZES = (64, 65, 79, 80, 81, 127, 144)
@@ -21,7 +21,7 @@ EACH = 100
 WRITING = {
     differences: ("_survey", "_contexts", "_write"),
     lanes: ("tables", "entries"),
-    tables: ("shortened",),
+    symbols: ("shortened",),
 }
 
 
@@ -35,7 +35,7 @@ def read(body: bytes, reference: Vector) -> bytes | None:
 
 def read_checked(body: bytes, reference: Vector) -> bytes | None:
     with pytest.MonkeyPatch.context() as patch:
-        for module, name in ((differences, "_decode"), (lanes, "readable"), (tables, "_lengthen")):
+        for module, name in ((differences, "_decode"), (lanes, "readable"), (symbols, "_lengthen")):
             patch.setattr(module, name, checked(getattr(module, name)))
         return read(body, reference)
 
@@ -64,7 +64,7 @@ def crafted(size: int, chance: random.Random) -> bytes:
     short = chance.random() < 0.5  # else there is enough to read for all numbers
     sizes = [chance.choice((0, 0, 1, 7, 8, size // 2)) if short else size for _ in range(differences.LANES + 1)]
     noise = chance.choice((bytes(sum(sizes)), b"\xff" * sum(sizes), chance.randbytes(sum(sizes))))
-    start = bytes([log]) + cuts + tables.shortened(table.reshape(-1)).tobytes()
+    start = bytes([log]) + cuts + symbols.shortened(table.reshape(-1)).tobytes()
     return start + b"".join(map(varint, sizes)) + noise + chance.randbytes(4 * (size % 16))
 
 
@@ -123,7 +123,7 @@ def test_a_lane_is_read_no_further_than_its_slack(lane: int) -> None:
     none, far = map(lanes.lengths, counts)
     table = np.concatenate([none, far if lane else none, none if lane else far])
     old = np.where(np.arange(4096) % differences.LANES == lane - 1, np.float32(2.0**-100), np.float32(2.0**100))
-    body = bytes([1, 16]) + tables.shortened(table).tobytes() + bytes(differences.LANES + 1)
+    body = bytes([1, 16]) + symbols.shortened(table).tobytes() + bytes(differences.LANES + 1)
     assert not alike(body, old)
 
 

@@ -11,7 +11,7 @@ from wire_cases import LAYOUT, cases, same, seal
 
 from sparsona.errors import WireError
 from sparsona.message import Blocks, Levels, Message, Positions, Sparse, Stamp, Ternary
-from sparsona.wire import LONGEST_EMPTY, DecodeCache, EncodeCache, Frame, Ledger, Limit, decode, encode, parts
+from sparsona.wire import LONGEST_EMPTY, DecodeCache, EncodeCache, Frame, Ledger, Limit, decode, encode, kinds
 
 ROOMY = Limit(elements=10**6)
 
@@ -176,7 +176,7 @@ def test_a_memo_gives_the_same_bytes_and_encodes_once() -> None:
         return [encode(m.stamped(Stamp(round=i)), None, memo) for i, m in enumerate(messages)]
 
     plain = frames(None)
-    with patch("sparsona.wire.frame.parts.encode", wraps=parts.encode) as coder:
+    with patch("sparsona.wire.frame.kinds.encode", wraps=kinds.encode) as coder:
         assert frames(memo) == plain
     assert coder.call_count == 2 + 20  # the weights, the mask, and 20 numbers
     assert plain[0].data != plain[1].data
@@ -192,7 +192,7 @@ def test_a_memo_tells_layouts_and_arrays_apart() -> None:
 
 def test_a_memo_goes_by_content_to_the_bit_and_stays_small() -> None:
     memo, shared = EncodeCache(), np.arange(50, dtype=np.float32)
-    with patch("sparsona.wire.frame.parts.encode", wraps=parts.encode) as coder:
+    with patch("sparsona.wire.frame.kinds.encode", wraps=kinds.encode) as coder:
         for i in range(200):
             own = np.full(50, i, np.float32)
             assert encode(Message(shared=shared.copy(), own=own), None, memo).data

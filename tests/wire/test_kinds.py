@@ -14,8 +14,7 @@ from wire_strategies import PARTS, anything
 
 from sparsona.message import NUMBER_TYPES, Message, Part, Structured, numbers_of, paper_bytes
 from sparsona.wire import Limit, Reference, decode, encode
-from sparsona.wire.kinds import KINDS, number_of
-from sparsona.wire.parts import AGAINST
+from sparsona.wire.kinds import AGAINST, KINDS, number_of
 
 ROOMY = Limit(elements=100_000)
 

@@ -16,7 +16,7 @@ from wire_strategies import anything, index_sets, tensor_sizes, vectors
 
 from sparsona.errors import MissingReference, WireError
 from sparsona.message import Message, Part, Positions, Sparse, Stamp
-from sparsona.wire import DecodeCache, EncodeCache, Limit, Reference, Tensors, decode, encode, parts
+from sparsona.wire import DecodeCache, EncodeCache, Limit, Reference, Tensors, decode, encode, kinds
 
 ROOMY = Limit(elements=10**6)
 
@@ -233,7 +233,7 @@ def test_a_broadcast_against_one_reference_is_encoded_once() -> None:
     cache, new = EncodeCache(), step(WEIGHTS, 3)
     copies = [Reference.of({"w": WEIGHTS.copy()}) for _ in range(3)]
     other = Reference.of({"w": step(WEIGHTS, 8)})
-    with patch("sparsona.wire.frame.parts.encode", wraps=parts.encode) as coder:
+    with patch("sparsona.wire.frame.kinds.encode", wraps=kinds.encode) as coder:
         frames = [encode(Message(w=new.copy()), None, cache, reference=r) for r in copies]
         assert coder.call_count == 1
         apart = encode(Message(w=new), None, cache, reference=other)

@@ -12,9 +12,8 @@ from typing import Any
 
 from sparsona.errors import InputError
 from sparsona.experiment import Experiment
-from sparsona.many import Planned, RunEnded, Watcher, run_many
-from sparsona.many.choice import place_for
-from sparsona.many.plan import Loader, RunPlan
+from sparsona.many import Loader, Planned, RunEnded, RunPlan, Watcher, run_many
+from sparsona.many.processes import place_for
 from sparsona.prepare import Prepared
 from sparsona.runs.about import read_about
 from sparsona.runs.directory import RunDirectory

@@ -109,8 +109,8 @@ def node(
     from sparsona.engines.network.flower.checks import check_address, check_certificate
     from sparsona.engines.network.flower.private import need_flwr
     from sparsona.engines.network.keys import private_key
+    from sparsona.engines.network.node import Connection, Owner, accepted
     from sparsona.engines.network.own_data import OwnFormat, check_own
-    from sparsona.engines.network.owner import Connection, Owner, accepted
     from sparsona.errors import InputError
     from sparsona.methods import METHODS
 
@@ -148,8 +148,8 @@ def node(
         from sparsona.engines.network.flower.connection import FlowerConnection
 
         connection = FlowerConnection(superlink, ca, key, idle or 1.0)
+    from sparsona.engines.network.consent import Rules
     from sparsona.engines.network.flower.processes import end_like_ctrl_c
-    from sparsona.engines.network.rules import Rules
 
     end_like_ctrl_c()
     scores = epsilon is None if send_scores is None else send_scores

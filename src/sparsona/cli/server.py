@@ -69,7 +69,7 @@ def server(
     with closing(Server(home, host, port, certificates, keys)) as running, page_of(home, page):
         out.print(f"listening at {running.address} for {', '.join(sorted(running.nodes))}; Ctrl-C ends it")
         try:
-            code = running.wait()
+            code = running.link.wait()
         except KeyboardInterrupt:
             return
         raise RunError(f"flower-superlink ended with {code}: {running.home / 'superlink.log'} says why")

@@ -1,7 +1,5 @@
 """The engines, which run the clients' turns. All share the server's loop in :mod:`sparsona.federation.rounds`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from sparsona.federation.engine import Engine

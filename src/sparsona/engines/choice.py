@@ -1,7 +1,5 @@
 """Choose the engine if the experiment does not name one: the pool if it saves time, else one process."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 

@@ -1,11 +1,9 @@
 """The plain engine: every client's turn in this process, one after another. The reference for all others."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 from sparsona.engines import ENGINES
-from sparsona.engines.memory import keep_freed_memory
+from sparsona.engines.child import keep_freed_memory
 from sparsona.federation.engine import LocalEngine
 from sparsona.federation.resources import Resources
 from sparsona.federation.setup import Setup

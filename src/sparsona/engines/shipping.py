@@ -19,11 +19,9 @@ from sparsona.federation.setup import Setup
 from sparsona.layout import base_of
 from sparsona.training.vector import view_of
 
-SetupArrays: TypeAlias = tuple[Array, Array, Indices, Indices, Array, Array]
-"""Inputs, targets, the indices of all clients' samples, the bounds of each client's indices, the bytes of the model's
-base, and the rest, pickled. All workers of a machine share the memory of all but the last."""
-
-ALIGN = 64
+SetupArrays: TypeAlias = tuple[Array, ...]
+"""Inputs, targets, the indices of all clients' samples, the bounds of each client's indices, the bytes of each tensor
+of the model's base, and the rest, pickled. All workers of a machine share the memory of all but the last."""
 
 
 class SplitTable(Mapping[str, ClientSplit]):
@@ -55,15 +53,14 @@ def setup_arrays(setup: Setup) -> SetupArrays:
     bounds = np.column_stack([np.concatenate([[0], ends[:-1, 2]]), ends]) if parts else np.zeros((0, 4), np.int64)
     nothing = np.zeros((0, *data.inputs.shape[1:]), data.inputs.dtype)
     bare = replace(data, inputs=nothing, targets=data.targets[:0], groups=None)
-    base = Base.of(setup.module)
-    payload = _pickled(replace(setup, federation=Federation(bare)), tuple(shares), base)
-    rest = np.frombuffer(payload, np.uint8)
-    return data.inputs, data.targets, indices, bounds.astype(np.int64), base.joined(), rest
+    payload = _pickled(replace(setup, federation=Federation(bare)), tuple(shares))
+    base = (raw_bytes(tensor) for _, tensor in base_of(setup.module))
+    return data.inputs, data.targets, indices, bounds.astype(np.int64), *base, np.frombuffer(payload, np.uint8)
 
 
 def setup_of(arrays: SetupArrays) -> Setup:
     """Return the set-up, in a worker, with the samples and shares put back."""
-    inputs, targets, indices, bounds, base, payload = arrays
+    inputs, targets, indices, bounds, *base, payload = arrays
     setup: Setup
     try:
         setup, names = _Unpickler(payload, base).load()
@@ -78,59 +75,27 @@ def setup_of(arrays: SetupArrays) -> Setup:
 
 
 @dataclass(frozen=True)
-class Place:
-    """The place of a tensor of the base among the bytes, and its type."""
+class BaseTensor:
+    """A tensor of the base: its number there, and its type."""
 
-    start: int
-    stop: int
+    number: int
     dtype: torch.dtype
     shape: tuple[int, ...]
     parameter: bool
 
-    def tensor(self, base: Array) -> torch.Tensor:
-        """Return the tensor as a view of the base's bytes."""
-        found = view_of(base[self.start : self.stop]).view(self.dtype).reshape(self.shape)
-        return nn.Parameter(found, requires_grad=False) if self.parameter else found
-
-
-@dataclass(frozen=True)
-class Base:
-    """The tensors of a model's base, and the place of each by its id."""
-
-    tensors: tuple[torch.Tensor, ...]
-    places: Mapping[int, Place]
-
-    @classmethod
-    def of(cls, module: nn.Module) -> Base:
-        """Find the base of a module."""
-        tensors, places, start = tuple(tensor for _, tensor in base_of(module)), dict[int, Place](), 0
-        for tensor in tensors:
-            stop = start + tensor.numel() * tensor.element_size()
-            places[id(tensor)] = Place(start, stop, tensor.dtype, tuple(tensor.shape), isinstance(tensor, nn.Parameter))
-            start = -(-stop // ALIGN) * ALIGN
-        return cls(tensors, places)
-
-    def joined(self) -> Array:
-        """Return the bytes of all tensors."""
-        out = np.zeros(max((place.stop for place in self.places.values()), default=0), np.uint8)
-        for tensor in self.tensors:
-            place = self.places[id(tensor)]
-            out[place.start : place.stop] = raw_bytes(tensor)
-        return out
-
 
 class _Pickler(pickle.Pickler):
-    """Writes each weight separately: a module's weights are views of one buffer, which would be written each time.
+    """Writes each weight by itself, although weights share a buffer; of a base tensor it writes the number."""
 
-    For a tensor of the base it writes the place.
-    """
-
-    def __init__(self, file: io.BytesIO, base: Base) -> None:
+    def __init__(self, file: io.BytesIO, module: nn.Module) -> None:
         super().__init__(file, pickle.HIGHEST_PROTOCOL)
-        self._places = base.places
+        self._base = {id(tensor): (number, tensor) for number, (_, tensor) in enumerate(base_of(module))}
 
     def persistent_id(self, obj: Any) -> Any:
-        return self._places.get(id(obj)) if isinstance(obj, torch.Tensor) else None
+        if not isinstance(obj, torch.Tensor) or id(obj) not in self._base:
+            return None
+        number, tensor = self._base[id(obj)]
+        return BaseTensor(number, tensor.dtype, tuple(tensor.shape), isinstance(tensor, nn.Parameter))
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, nn.Parameter):
@@ -143,18 +108,21 @@ class _Pickler(pickle.Pickler):
 class _Unpickler(pickle.Unpickler):
     """Reads the output of :class:`_Pickler`. A tensor of the base that several layers share stays one."""
 
-    def __init__(self, payload: Array, base: Array) -> None:
+    def __init__(self, payload: Array, base: list[Array]) -> None:
         super().__init__(io.BytesIO(payload.data))
-        self._base, self._found = base, dict[Place, torch.Tensor]()
+        self._base, self._found = base, dict[BaseTensor, torch.Tensor]()
 
     def persistent_load(self, pid: Any) -> torch.Tensor:
-        return self._found.setdefault(pid, pid.tensor(self._base))
+        if pid not in self._found:
+            tensor = view_of(self._base[pid.number]).view(pid.dtype).reshape(pid.shape)
+            self._found[pid] = nn.Parameter(tensor, requires_grad=False) if pid.parameter else tensor
+        return self._found[pid]
 
 
-def _pickled(setup: Setup, names: tuple[str, ...], base: Base) -> bytes:
+def _pickled(setup: Setup, names: tuple[str, ...]) -> bytes:
     out = io.BytesIO()
     try:
-        _Pickler(out, base).dump((setup, names))
+        _Pickler(out, setup.module).dump((setup, names))
     except (pickle.PicklingError, AttributeError, TypeError, RecursionError) as error:
         problem = one_line(error)
         raise InputError(
@@ -166,11 +134,9 @@ def _pickled(setup: Setup, names: tuple[str, ...], base: Base) -> bytes:
 
 def picklable(setup: Setup) -> bool:
     """True if worker processes can load this set-up without importing the user's script a second time."""
-    data = replace(setup.federation.data, inputs=_NONE, targets=_NONE, groups=None)
+    nothing = np.zeros(0, np.float32)
+    data = replace(setup.federation.data, inputs=nothing, targets=nothing, groups=None)
     try:
-        return b"__main__" not in _pickled(replace(setup, federation=Federation(data)), (), Base.of(setup.module))
+        return b"__main__" not in _pickled(replace(setup, federation=Federation(data)), ())
     except InputError:
         return False
-
-
-_NONE = np.zeros(0, np.float32)

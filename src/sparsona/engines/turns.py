@@ -3,8 +3,6 @@
 The server keeps the clients' memories and sends each turn what it needs. A worker that dies takes nothing along.
 """
 
-from __future__ import annotations
-
 import logging
 import traceback
 from collections import deque
@@ -24,14 +22,9 @@ from sparsona.wire import Reference, reference_in
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-DEPTH = 2
-"""Largest number of requests per worker: the current one, and the next."""
-
-SHORT = 0.05
-"""Seconds. If turns are shorter than this, a worker gets the next request before it has finished."""
-
-MAX_DEATHS = 3
-"""Number of workers that may die in the same turn before it is given up."""
+DEPTH = 2  # largest number of requests per worker: the current one, and the next
+SHORT = 0.05  # Seconds. If turns are shorter than this, a worker gets the next request before it has finished.
+MAX_DEATHS = 3  # number of workers that may die in the same turn before it is given up
 
 
 @dataclass
@@ -54,11 +47,7 @@ class JobGroup:
 
 
 class Pace:
-    """The average duration of a turn, which decides how many turns go to a worker in one request.
-
-    `worthwhile` are the seconds of work that justify the way to a worker and back, `most` is the largest number of
-    turns.
-    """
+    """The average duration of a turn. A request is worth `worthwhile` seconds of work, and has at most `most` turns."""
 
     def __init__(self, worthwhile: float, most: int) -> None:
         self._worthwhile, self._most = worthwhile, most
@@ -81,11 +70,7 @@ class Pace:
 
 @dataclass(frozen=True)
 class Response:
-    """The outcomes of one request.
-
-    `kept` holds each client's new memory, None if nothing is to be kept. `memory` is the peak memory of the worker in
-    kilobytes.
-    """
+    """The outcomes of a request, each client's new memory (None: keep the old), and the worker's peak memory in kB."""
 
     outcomes: tuple[Outcome, ...]
     kept: tuple[ClientMemory | None, ...]
@@ -95,10 +80,7 @@ class Response:
 def run_turns(
     worker: Worker, jobs: Sequence[Job], memories: Sequence[ClientMemory | None], references: Iterable[Reference]
 ) -> Response:
-    """Run the turns of one request. A client without a memory has its first turn.
-
-    The worker holds the `references` of the downlinks until the request is done.
-    """
+    """Run the turns of one request, with its `references`. A client without a memory has its first turn."""
     for reference in references:
         worker.references.add(reference)
     outcomes, kept = [], []
@@ -136,10 +118,7 @@ class WorkerEngine(LocalEngine):
 
 
 class TurnQueue:
-    """Turns that wait for a worker: first the turns of dead workers, then new ones, in order.
-
-    A new group is taken from `jobs` one ahead, so that the queue knows whether there is more.
-    """
+    """Turns that wait for a worker: first those of dead workers, then new ones. One new group is taken ahead."""
 
     def __init__(self, jobs: Iterable[Job], pace: Pace) -> None:
         self._jobs, self._pace = iter(jobs), pace
@@ -158,10 +137,6 @@ class TurnQueue:
         group, self._following = self._following, self._group()
         return group
 
-    def put_back(self, groups: Iterable[JobGroup]) -> None:
-        """Let other workers run these groups."""
-        self._repeated.extend(groups)
-
     def repeat_lost(self, groups: Iterable[JobGroup], worker: str, how: str) -> None:
         """Queue the groups of a dead worker again; raise an error if too many workers died in the same turn."""
         lost = list(groups)
@@ -174,7 +149,7 @@ class TurnQueue:
                 "fewer --workers; --engine inprocess shows what happens"
             )
         log.warning("%s died (%s) in the turn of %s, which is run again", worker, how, lost[0].names)
-        self.put_back(lost)
+        self._repeated.extend(lost)
 
     def _group(self) -> JobGroup | None:
         """Return the next new turns, as many as `together`; None after the last."""

@@ -22,8 +22,7 @@ from sparsona.personal.kept import KeptModels
 from sparsona.personal.layer import PersonalState
 from sparsona.runs.state import OMIT_NONE
 
-Order: TypeAlias = tuple[int, int]
-"""A downlink by its round and the number of its phase; later ones are larger."""
+Order: TypeAlias = tuple[int, int]  # a downlink by its round and the number of its phase; later ones are larger
 
 
 @dataclass(frozen=True)
@@ -143,10 +142,8 @@ class OpenOrder:
     sent: dict[str, Part] | None = None
 
 
-BUFFERS = "buffers"
-"""The part in which buffers travel. The loop adds it and takes it out: no method sees it."""
-POOL = "pool"
-"""The part of the personal layer: the pool's common weights down, derivatives of the validation loss up."""
+BUFFERS = "buffers"  # The part in which buffers travel. The loop adds it and takes it out: no method sees it.
+POOL = "pool"  # the part of the personal layer: the pool's common weights down, derivatives of the validation loss up
 
 
 def with_extras(message: Message, buffers: Vector | None, pool: Vector | None) -> Message:

@@ -14,15 +14,11 @@ from sparsona.wire.known import KnownFrames
 
 
 class Engine(Protocol):
-    """Run jobs and yield their outcomes in any order; take the next job only when a worker is free.
-
-    The engine owns the clients' states.
-    """
+    """Runs jobs, which it takes when a worker is free, and owns the clients' states."""
 
     store: ClientStore
     references: ReferenceStore
-    known: KnownFrames | None
-    """The frames whose messages need no decoding; None if clients work in other processes."""
+    known: KnownFrames | None  # the frames whose messages need no decoding; None if clients work in other processes
 
     @property
     def working(self) -> Collection[ClientId]:

@@ -2,40 +2,39 @@
 
 A reply is checked once, when it is decoded, so an honest round reads its numbers once. If a reply is refused, the
 aggregation is repeated without it; methods change nothing in place. The log names the sender, and the round goes on. A
-refused reply counts as lost.
+refused reply counts as lost. What passes is handed to the method.
 """
 
 import logging
 import math
 import statistics
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar, overload
 
 import numpy as np
 
 from sparsona.errors import SparsonaError, WireError
 from sparsona.federation.delivery import BUFFERS, POOL, Order, PendingReply
-from sparsona.message import Message, Numbers, Part, numbers_of
-from sparsona.method import Arrival, ClientId
+from sparsona.message import Message, Numbers, Part, Vector, numbers_of
+from sparsona.method import Arrival, ClientId, Method, ServerContext
+from sparsona.ops.mean import weighted_mean
 from sparsona.runs.records import AGAIN
+from sparsona.wire import LONGEST_EMPTY
 
 log = logging.getLogger(__name__)
 R = TypeVar("R")
 
-LARGEST = 1e15
-"""Largest absolute value in a reply: squares of larger numbers overflow float32."""
-
+LARGEST = 1e15  # largest absolute value in a reply: squares of larger numbers overflow float32
 PROPORTION = 1e3
 """A reply's norm may be at most `PROPORTION` times the larger of the others' median norm and the initial model's norm.
 If both are 0, as for one reply to a model of zeros, every norm passes."""
 
 
-FEWEST = 3
-"""Least number of replies whose updates are compared: with two, neither is the outlier."""
-
-LARGEST_SHARE = 10.0
-"""A client with more rows may move further than the median client, up to this ratio of rows."""
+FEWEST = 3  # least number of replies whose updates are compared: with two, neither is the outlier
+LARGEST_SHARE = 10.0  # a client with more rows may move further than the median client, up to this ratio of rows
 
 
 class Refused(SparsonaError):
@@ -254,3 +253,95 @@ class Screening(Generic[R]):
             except Exception as error:  # noqa: BLE001
                 found[reply] = str(error) if isinstance(error, SparsonaError) else f"{type(error).__name__}: {error}"
         return found
+
+
+Aggregate: TypeAlias = tuple[Any, Vector | None, Vector | None]
+"""The server's next state, the clients' mean buffers if they are averaged, and the sum of the pools' statistics."""
+
+AHEAD, LARGE = 2, 2**22
+"""Number of replies decoded ahead of the one being aggregated, if together they have at least `LARGE` bytes."""
+
+
+class Arrivals(Sequence[Arrival]):
+    """Replies that are decoded one by one on demand, so that few messages are in memory at a time."""
+
+    def __init__(self, replies: Sequence[PendingReply], read: Callable[[PendingReply], Arrival]) -> None:
+        self._replies = replies
+        self._read = read
+
+    def __len__(self) -> int:
+        return len(self._replies)
+
+    @overload
+    def __getitem__(self, index: int) -> Arrival: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Arrival]: ...
+    def __getitem__(self, index: int | slice) -> Arrival | list[Arrival]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        return self._read(self._replies[index])
+
+    def __iter__(self) -> Iterator[Arrival]:
+        """Yield the replies; large ones are decoded ahead in threads."""
+        if sum(len(reply.frame) for reply in self._replies) < LARGE:
+            yield from map(self.__getitem__, range(len(self)))
+            return
+        with ThreadPoolExecutor(AHEAD) as helpers:
+            coming: deque[Future[Arrival]] = deque()
+            for number in range(len(self) + AHEAD):
+                if number < len(self):
+                    coming.append(helpers.submit(self.__getitem__, number))
+                if number >= AHEAD and coming:
+                    yield coming.popleft().result()
+
+
+def reader(
+    method: Method[Any, Any], server: Any, asked: ServerContext, decoded: Callable[[PendingReply], Message]
+) -> Callable[[PendingReply], Arrival]:
+    """Return the function that makes a reply an arrival.
+
+    The downlink that a reply answers is the one kept with it, or else the one that `server` would send now.
+    """
+
+    def read(reply: PendingReply) -> Arrival:
+        def sent() -> Message:
+            known = reply.sent
+            return method.send(server, reply.client, asked) if known is None else Message(**known)
+
+        return Arrival(reply.client, decoded(reply), reply.round, sent)
+
+    return read
+
+
+def aggregation(
+    method: Method[Any, Any],
+    server: Any,
+    context: ServerContext,
+    screening: Screening[Aggregate],
+    buffers: int,
+    pool: int,
+) -> Callable[[Sequence[PendingReply]], Aggregate]:
+    """Return the function that hands replies with parts to the method; `screening` checks each when it is decoded.
+
+    `buffers` is the number of values in a model's buffers, `pool` the number of statistics per client's pool.
+    """
+
+    def aggregated(passing: Sequence[PendingReply]) -> Aggregate:
+        filled = [
+            reply for reply in passing if len(reply.frame) > LONGEST_EMPTY or len(screening.checked(reply).message)
+        ]
+        due = Arrivals(filled, screening.checked)
+        if not due:
+            return server, None, None
+        mean = total = None
+        if method.buffers == "averaged" and buffers:
+            messages = (arrival.message for arrival in due)
+            mean = weighted_mean(
+                (m.examples() if "examples" in m else 1, m.vector(BUFFERS, buffers)) for m in messages if BUFFERS in m
+            )
+        told = [arrival.message.vector(POOL, pool) for arrival in due if POOL in arrival.message] if pool else []
+        if told:
+            total = np.stack(told).sum(0, dtype=np.float64).astype(np.float32)
+        return method.aggregate(server, due, context), mean, total
+
+    return aggregated

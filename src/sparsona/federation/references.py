@@ -10,18 +10,13 @@ import numpy as np
 
 from sparsona.errors import MissingReference, RunError
 from sparsona.message import Part, Positions
-from sparsona.runs.spill import SpillStore
 from sparsona.runs.state import pack, unpack
+from sparsona.runs.store import SpillStore
 from sparsona.wire import Reference
 
-HOT_BYTES = 256 * 2**20
-"""Bytes kept in memory; the least recently used references beyond it go to disk."""
-
-NAMES = "[0-9a-f]{16}"
-"""Pattern of the names of reference files."""
-
-SHORTEST = 64
-"""Shortest vector, in numbers, that is kept as a reference."""
+HOT_BYTES = 256 * 2**20  # bytes kept in memory; the least recently used references beyond it go to disk
+NAMES = "[0-9a-f]{16}"  # pattern of the names of reference files
+SHORTEST = 64  # shortest vector, in numbers, that is kept as a reference
 
 
 def usable(parts: Mapping[str, Part]) -> dict[str, Part]:

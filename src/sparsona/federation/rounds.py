@@ -2,20 +2,20 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from sparsona.errors import RunError
-from sparsona.federation.aggregation import Aggregate, aggregation, reader
 from sparsona.federation.delivery import Delivery, LoopState, Order, PendingReply, with_extras
 from sparsona.federation.engine import Engine
-from sparsona.federation.evaluation import Evaluation
-from sparsona.federation.gate import ReplyGate, Screening, heaviest
+from sparsona.federation.evaluation import EVERY_ROUND, Evaluation
+from sparsona.federation.gate import Aggregate, ReplyGate, Screening, aggregation, heaviest, reader
 from sparsona.federation.references import usable
-from sparsona.federation.schedule import Plan, Schedule
+from sparsona.federation.schedule import EVERYONE, Plan, Schedule
 from sparsona.federation.setup import Setup
 from sparsona.federation.worker import NOTHING, Job, Outcome, ScoredModel
 from sparsona.layout import Layout
@@ -29,16 +29,7 @@ from sparsona.wire import EncodeCache, Frame, PackingName, Reference, decode, en
 from sparsona.wire.frame import VERSION
 from sparsona.wire.references import same_objects
 
-MEMORY = 512 * 2**20
-"""Bytes of client state on the server that stay in memory."""
-
-
-@dataclass(frozen=True)
-class Sent:
-    """A downlink as bytes, and its size as papers count it."""
-
-    frame: Frame
-    paper: int
+MEMORY = 512 * 2**20  # bytes of client state on the server that stay in memory
 
 
 class Rounds:
@@ -117,10 +108,7 @@ class Rounds:
         return self.delivery.clock
 
     def run(self, on_round: Callable[[RoundReport], bool | None] = lambda report: None) -> None:
-        """Run all remaining rounds, or until the validation score stalls.
-
-        `on_round` gets the report of each round; the run ends if it returns False.
-        """
+        """Run all remaining rounds, until the validation score stalls, or until `on_round` returns False."""
         patience, going = self.evaluation.patience, True
         while going and self.done < self.setup.task.rounds and not self.run_log.stalled(patience):
             report = self.run_log.write(self._round(self.done).values())
@@ -184,22 +172,18 @@ class Rounds:
 
     def _send(
         self, order: Order, context: ServerContext, client: ClientId, cache: EncodeCache, score: bool = False
-    ) -> tuple[Job, Sent]:
-        """Return the job of one client and the downlink that is sent with it."""
+    ) -> tuple[Job, Frame, int]:
+        """Return the job of one client, the downlink that is sent with it, and its size as papers count it."""
         known = self._known.get(client, ()) if score else ()
         if self.setup.method.alone:
-            return Job("fit", client, self.delivery.send(client, order), (), score, known=known), Sent(NOTHING, 0)
-        message, base = self._message(context, client), self._base(client)
+            return Job("fit", client, self.delivery.send(client, order), (), score, known=known), NOTHING, 0
+        message, held = self._message(context, client), self.delivery.held_by(client)
+        base = self.engine.references.find(bytes.fromhex(held)) if held else None
         stamp = self.delivery.send(client, order, self._named(message))
         frame = encode(message.stamped(stamp), self._lengths, cache, self.setup.packing, base)
         if self.engine.known is not None:
             self.engine.known.add(frame.pieces, message.stamped(stamp), shared=True)
-        return Job("fit", client, stamp, frame.pieces, score, known=known), Sent(frame, paper_bytes(message))
-
-    def _base(self, client: ClientId) -> Reference | None:
-        """Return the reference of a downlink: the last one that the client is known to have."""
-        name = self.delivery.held_by(client)
-        return self.engine.references.find(bytes.fromhex(name)) if name else None
+        return Job("fit", client, stamp, frame.pieces, score, known=known), frame, paper_bytes(message)
 
     def _named(self, message: Message) -> str:
         """Return a downlink's name among the references, if it becomes one; known arrays keep their name."""
@@ -224,11 +208,11 @@ class Rounds:
 
         def jobs() -> Iterator[Job]:
             for client in self._longest_first(plan.invited):
-                job, sent = self._send(order, context, client, cache, score)
+                job, frame, paper = self._send(order, context, client, cache, score)
                 record = _record(records, context.round, client)
                 record.took_part = True
-                record.down += sent.frame.ledger
-                record.paper_down += sent.paper
+                record.down += frame.ledger
+                record.paper_down += paper
                 if client not in plan.crashed:
                     yield job
 
@@ -258,10 +242,7 @@ class Rounds:
             records[client].arrived = client in awaited and began + awaited[client] <= self.clock
 
     def _aggregate(self, order: Order) -> dict[ClientId, str]:
-        """Aggregate the replies that have arrived; return the refused clients with the reasons.
-
-        A reply without parts is acknowledged and adds nothing.
-        """
+        """Aggregate the replies that have arrived; return the refused clients with the reasons."""
         method, server, asked = self.setup.method, self.server, self._context(order)
         replies = self.delivery.arrived(order[0])
         if method.alone:
@@ -348,34 +329,24 @@ class Rounds:
                 self._aggregate((0, number))
         return done
 
-    def _last_jobs(self, kind: Literal["personal", "adapt"], clients: Iterable[ClientId]) -> Iterator[Job]:
-        """Yield turns after the last round."""
+    def last_jobs(self, kind: Literal["personal", "adapt"], clients: Iterable[ClientId]) -> Iterator[Job]:
+        """Yield turns after the last round: in a personal one a client gets the model that it keeps."""
         best = self.run_log.best_round
         for job in self._jobs(kind, self._last_order(self.done), clients, EncodeCache()):
             yield replace(job, best_round=best)
 
-    def last_jobs(self) -> Iterator[Job]:
-        """Yield the turns after the last round in which clients get the models that they keep themselves."""
-        return self._last_jobs("personal", self.setup.task.clients)
-
     def finish(
         self, kind: Literal["personal", "adapt"], clients: Iterable[ClientId], keep: bool = False
     ) -> Iterator[Outcome]:
-        """Return every client's model after the last round, or the models of new clients that have joined.
-
-        With `keep`, the outcomes hold the models of new clients.
-        """
-        jobs = self._last_jobs(kind, clients)
+        """Return every client's model after the last round, or adapt new clients; with `keep` their models, too."""
         new = kind == "adapt"
+        jobs = self.last_jobs(kind, clients)
         return self.engine.run(replace(job, score=new, keep_model=keep or not new) for job in jobs)
 
 
 def _record(records: dict[ClientId, ClientRecord], round: int, client: ClientId) -> ClientRecord:
     """Return the client's record of this round, to be filled in."""
-    found = records.get(client)
-    if found is None:
-        found = records[client] = ClientRecord(round + 1, client)
-    return found
+    return records.setdefault(client, ClientRecord(round + 1, client))
 
 
 def _note(record: ClientRecord, outcome: Outcome, took: float) -> None:
@@ -394,3 +365,24 @@ def _note(record: ClientRecord, outcome: Outcome, took: float) -> None:
 def _note_scores(record: ClientRecord, outcome: Outcome) -> None:
     for point, scores in outcome.scores.items():
         record.measured(point, scores.test, scores.validation, scores.others)
+
+
+def assemble(
+    setup: Setup,
+    engine: Engine,
+    schedule: Schedule = EVERYONE,
+    evaluation: Evaluation = EVERY_ROUND,
+    *,
+    records: Path | None = None,
+    checkpoint: Path | None = None,
+    fewest: int = 1,
+    memory: int = MEMORY,
+) -> Rounds:
+    """Make the loop of a run that has not begun.
+
+    `records` is the file of its log and `checkpoint` the folder of its checkpoints; without them both stay in memory.
+    Clients with fewer than `fewest` test rows count in no mean. `memory` limits the bytes of the server's client state.
+    """
+    run_log = RunLog(setup.test_rows, setup.objective.higher_is_better, records, fewest, setup.keep)
+    checkpointer = None if checkpoint is None else Checkpointer(checkpoint, records)
+    return Rounds(setup, engine, schedule, evaluation, run_log, checkpointer, memory)

@@ -32,10 +32,7 @@ from sparsona.wire.known import KnownFrames
 
 @dataclass(frozen=True)
 class Scores:
-    """Scores of a model on the client's own test and validation samples; NaN without samples.
-
-    `others` are the scores (test, validation) by the metrics that do not decide.
-    """
+    """Scores on the client's own test and validation samples (NaN: none), and such pairs by the other metrics."""
 
     test: float
     validation: float
@@ -102,8 +99,7 @@ class Outcome:
     samples: float = 0.0
     model: Model | None = None
     buffers: Vector | None = None
-    threshold: float | None = None
-    """The threshold of the positive class for the kept model, if one is chosen."""
+    threshold: float | None = None  # the threshold of the positive class for the kept model, if one is chosen
     answers: Answers | None = None
     """The kept model's answers for the client's test rows; None if they are too many or not asked for."""
     experts: tuple[ExpertScore, ...] = ()
@@ -111,14 +107,11 @@ class Outcome:
     known: tuple[ScoredModel, ...] = ()
     resent: Ledger = field(default_factory=Ledger)
     """Bytes that were sent again, whole, because the client lacked the reference."""
-    queries: int = 0
-    """Number of queries that the client has answered in this run, with a privacy budget."""
-    refused: str = ""
-    """Why the client refused its turn: its privacy budget is spent."""
+    queries: int = 0  # number of queries that the client has answered in this run, with a privacy budget
+    refused: str = ""  # why the client refused its turn: its privacy budget is spent
 
 
-NOTHING = Frame((), Ledger())
-"""The reply of a client that takes part in no exchange."""
+NOTHING = Frame((), Ledger())  # the reply of a client that takes part in no exchange
 
 
 class Worker:
@@ -184,7 +177,13 @@ class Worker:
         fit: Fit[object] | None = None
         kept: Model | None = None
         told: Vector | None = None
-        personal, prior = memory.personal, (self._prior(local), self._class_weights(local))
+        config, labels, classes = setup.config, local.targets, setup.task.classes
+        weighted = config.class_weights == "balanced"
+        prior = (
+            log_prior(labels(), classes) if config.logit_prior else None,
+            balanced_weights(labels(), classes, local.least_rows) if weighted else None,
+        )
+        personal = memory.personal
         runner.loss = float("nan")
         if job.kind in ("personal", "adapt"):
             with runner.adding(*prior):
@@ -196,8 +195,8 @@ class Worker:
                 if job.writes:
                     memory = self._kept(memory, kept, job, scores["pre"].validation)
             if job.fine_tune and isinstance(kept, np.ndarray):
-                config = replace(setup.config, epochs=1, steps=None)
-                scores["ft"] = evaluator.scores(local.train(kept, config, stream="ft").weights)
+                one_epoch = replace(config, epochs=1, steps=None)
+                scores["ft"] = evaluator.scores(local.train(kept, one_epoch, stream="ft").weights)
         runner.flops, runner.samples = 0, 0.0
         if job.kind != "personal":
             with runner.adding(*prior):
@@ -264,15 +263,6 @@ class Worker:
         scores = [self.setup.objective.measure(outputs, targets[split.test], threshold)[0] for outputs in found]
         return tuple(map(ExpertScore, pool, map(float, model.mixture), map(float, scores)))
 
-    def _prior(self, local: Local) -> Vector | None:
-        """Return the client's log prior, if training adds it to the outputs."""
-        return log_prior(local.targets(), local.task.classes) if self.setup.config.logit_prior else None
-
-    def _class_weights(self, local: Local) -> Vector | None:
-        """Return the weights of the client's classes, if training uses them."""
-        balanced = self.setup.config.class_weights == "balanced"
-        return balanced_weights(local.targets(), local.task.classes, local.least_rows) if balanced else None
-
     def _kept(self, memory: ClientMemory, model: Model, job: Job, score: float) -> ClientMemory:
         """Return the memory after an evaluation, in which the model may be the best so far."""
         if self.setup.keep == "last":
@@ -318,8 +308,7 @@ class Worker:
 class Evaluator:
     """Measures models of one client, and reuses the scores of models that were measured before."""
 
-    WORTHWHILE = 64
-    """Number of samples from which looking up old scores is cheaper than measuring again."""
+    WORTHWHILE = 64  # number of samples from which looking up old scores is cheaper than measuring again
 
     def __init__(self, runner: ModelRunner, split: ClientSplit, known: tuple[ScoredModel, ...]) -> None:
         self._runner = runner

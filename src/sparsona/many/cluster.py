@@ -10,20 +10,19 @@ import tarfile
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from sparsona.engines.child import ENVIRONMENT
-from sparsona.engines.ray.cluster import Membership, need_ray, room, without_room
+from sparsona.engines.ray import Membership, need_ray, room, without_room
 from sparsona.engines.turns import MAX_DEATHS, Failure, caught
 from sparsona.errors import InputError, SparsonaError, one_line
 from sparsona.federation.resources import Resources
-from sparsona.many import RunEnded
-from sparsona.many.plan import Loader, RunPlan, advance
+from sparsona.many import Loader, RunEnded, RunPlace, RunPlan, advance, ended
 from sparsona.runs.records import RoundReport
 
-LOOK = 1.0
-"""Seconds between two reads of the runs' reports."""
+LOOK = 1.0  # seconds between two reads of the runs' reports
 
 
 class Mailbox:
@@ -43,40 +42,29 @@ class Mailbox:
 
 
 @dataclass(frozen=True)
-class RunFinished:
-    """The run has reached its goal; `directory` holds it if the node does not see the folder."""
-
-    directory: bytes | None = None
-
-
-@dataclass(frozen=True)
 class FolderNotShared:
     """The node does not see the folder and needs a copy of the directory."""
 
 
 def make(
     name: str, plan: RunPlan, mark: Path | None, directory: bytes | None, mailbox: Any
-) -> RunFinished | FolderNotShared | Failure:
-    """Execute a run on a node; without `mark`, a file in the folder of the runs, the directory is sent."""
+) -> bytes | FolderNotShared | Failure | None:
+    """Execute a run on a node; without `mark`, a file in the folder of the runs, return the run's directory."""
 
     def tell(report: RoundReport) -> None:
         mailbox.put.remote(name, report)
 
-    def in_folder() -> RunFinished:
-        advance(plan, Loader(), tell)
-        return RunFinished()
-
-    def sent() -> RunFinished:
+    def sent() -> bytes:
         with tempfile.TemporaryDirectory(prefix="sparsona-") as scratch:
             folder = Path(scratch) / "run"
             if directory is not None:
                 unpack(directory, folder)
             advance(replace(plan, folder=folder), Loader(), tell)
-            return RunFinished(packed(folder))
+            return packed(folder)
 
-    if mark is not None and not mark.exists():
-        return FolderNotShared()
-    return caught(sent if mark is None else in_folder)
+    if mark is None:
+        return caught(sent)
+    return caught(partial(advance, plan, Loader(), tell)) if mark.exists() else FolderNotShared()
 
 
 def packed(folder: Path) -> bytes:
@@ -94,25 +82,17 @@ def unpack(data: bytes, folder: Path) -> None:
         archive.extractall(folder, filter="data")
 
 
-@dataclass(frozen=True)
-class RemoteRun:
-    """A run on the cluster: its name, and the plan to send it again."""
-
-    name: str
-    plan: RunPlan
-
-
-class OnCluster:
-    """Executes as many runs at a time as the cluster has room for."""
+class OnCluster(RunPlace):
+    """Executes as many runs at a time as the cluster has room for; `at_work` has each one's name and plan."""
 
     def __init__(self, resources: Resources, folder: Path) -> None:
+        super().__init__()
         self._ray = need_ray()
         self._resources = resources
         self._membership = Membership(resources)
         self._mark = folder.absolute() / f".ray-{secrets.token_hex(8)}"
         folder.mkdir(parents=True, exist_ok=True)
         self._mark.touch()
-        self._at_work: dict[Any, RemoteRun] = {}
         gpus = resources.cluster.gpus_per_worker
         self._device = {"device": "cuda"} if gpus else {}
         self._task = self._ray.remote(make).options(
@@ -129,54 +109,41 @@ class OnCluster:
 
     @property
     def free(self) -> bool:
-        """True if another run can start."""
-        return len(self._at_work) < max(1, room(self._resources))
-
-    @property
-    def busy(self) -> bool:
-        """True if a run is under way."""
-        return bool(self._at_work)
+        return len(self.at_work) < max(1, room(self._resources))
 
     def start(self, name: str, plan: RunPlan) -> None:
-        """Send a run to the cluster."""
         settings = {**plan.settings, **self._device, "engine": "inprocess"}
-        self._submit(RemoteRun(name, replace(plan, settings=settings, folder=plan.folder.absolute())), self._mark)
+        self._submit(name, replace(plan, settings=settings, folder=plan.folder.absolute()), self._mark)
 
-    def _submit(self, run: RemoteRun, mark: Path | None) -> None:
-        directory = packed(run.plan.folder) if mark is None and run.plan.folder.exists() else None
-        self._at_work[self._task.remote(run.name, run.plan, mark, directory, self._mailbox)] = run
+    def _submit(self, name: str, plan: RunPlan, mark: Path | None) -> None:
+        directory = packed(plan.folder) if mark is None and plan.folder.exists() else None
+        self.at_work[self._task.remote(name, plan, mark, directory, self._mailbox)] = name, plan
 
     def wait(self, on_round: Callable[[str, RoundReport], None]) -> list[RunEnded]:
-        """Wait for news, report finished rounds, and return the runs that have ended."""
-        done, _ = self._ray.wait(list(self._at_work), timeout=LOOK)
+        done, _ = self._ray.wait(list(self.at_work), timeout=LOOK)
         for name, report in self._ray.get(self._mailbox.take.remote()):
             on_round(name, report)
-        return [ended for ref in done for ended in self._received(ref)]
+        return [one for ref in done for one in self._received(ref)]
 
     def _received(self, ref: Any) -> list[RunEnded]:
-        run = self._at_work.pop(ref)
+        name, plan = self.at_work.pop(ref)
         try:
-            answer: RunFinished | FolderNotShared | Failure = self._ray.get(ref)
+            answer: bytes | FolderNotShared | Failure | None = self._ray.get(ref)
         except self._ray.exceptions.RayTaskError:
             raise
         except self._ray.exceptions.RayError as error:
             problem = one_line(error)[:300]
-            return [RunEnded(run.name, SparsonaError(f"its node was lost {MAX_DEATHS + 1} times ({problem})"))]
+            return [RunEnded(name, SparsonaError(f"its node was lost {MAX_DEATHS + 1} times ({problem})"))]
         if isinstance(answer, FolderNotShared):
-            self._submit(run, None)
+            self._submit(name, plan, None)
             return []
-        if isinstance(answer, RunFinished):
-            if answer.directory is not None:
-                unpack(answer.directory, run.plan.folder)
-            return [RunEnded(run.name)]
-        if isinstance(answer.error, SparsonaError):
-            return [RunEnded(run.name, answer.error)]
-        answer.raise_again()
+        if isinstance(answer, bytes):
+            unpack(answer, plan.folder)
+        return [ended(name, answer if isinstance(answer, Failure) else None)]
 
     def close(self) -> None:
-        """Stop all runs; they can be continued."""
-        for ref in self._at_work:
+        for ref in self.at_work:
             self._ray.cancel(ref, force=True)
-        self._at_work = {}
+        self.at_work.clear()
         self._mark.unlink(missing_ok=True)
         self._membership.leave()

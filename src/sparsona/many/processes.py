@@ -1,28 +1,28 @@
-"""Parallel runs in processes of this machine. Each process executes one run at a time, on one core or a few."""
+"""Where several runs are executed: one by one, or in parallel processes with one core or a few each."""
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from typing import Any
 
 from sparsona.engines.child import ChildProcess, end_with_parent
+from sparsona.engines.choice import WORTHWHILE
 from sparsona.engines.turns import MAX_DEATHS, Failure, caught
 from sparsona.errors import SparsonaError
-from sparsona.many import RunEnded
-from sparsona.many.plan import Loader, RunPlan, advance
+from sparsona.federation.resources import Resources
+from sparsona.many import Loader, RunEnded, RunPlace, RunPlan, advance, ended
+from sparsona.prepare import Prepared
 from sparsona.runs.records import RoundReport
+from sparsona.system import cores
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Done:
-    """The run has reached its goal."""
 
 
 @dataclass
@@ -34,65 +34,47 @@ class Assigned:
     deaths: int = 0
 
 
-class Processes:
-    """At most `size` runs at a time, each with `workers` cores."""
+class Processes(RunPlace):
+    """At most `size` runs at a time, each in a child process with `workers` cores."""
 
     def __init__(self, size: int, workers: int = 1) -> None:
-        self._size, self._workers = size, workers
+        super().__init__(size)
+        self._workers = workers
         self._idle: list[ChildProcess] = []
-        self._at_work: dict[ChildProcess, Assigned] = {}
-
-    @property
-    def free(self) -> bool:
-        """True if another run can start."""
-        return len(self._at_work) < self._size
-
-    @property
-    def busy(self) -> bool:
-        """True if a run is under way."""
-        return bool(self._at_work)
 
     def start(self, name: str, plan: RunPlan) -> None:
-        """Hand a run to a process."""
-        own = replace(plan, settings={**plan.settings, "workers": self._workers})
-        self._assign(Assigned(name, own))
+        self._assign(Assigned(name, replace(plan, settings={**plan.settings, "workers": self._workers})))
 
     def _assign(self, run: Assigned) -> None:
         child = self._idle.pop() if self._idle else ChildProcess(__name__)
-        self._at_work[child] = run
+        self.at_work[child] = run
         try:
             child.connection.send(run.plan)
         except OSError:
             log.debug("a process ended before its first run")  # its connection ends, which wait() finds
 
     def wait(self, on_round: Callable[[str, RoundReport], None]) -> list[RunEnded]:
-        """Wait for news, report finished rounds, and return the runs that have ended."""
-        ended = []
-        readable = wait([child.connection for child in self._at_work])
-        for child in [child for child in self._at_work if child.connection in readable]:
-            run = self._at_work[child]
+        over = []
+        readable = wait([child.connection for child in self.at_work])
+        for child in [child for child in self.at_work if child.connection in readable]:
+            run = self.at_work[child]
             try:
-                message: RoundReport | Done | Failure = child.connection.recv()
+                message: RoundReport | Failure | None = child.connection.recv()
             except (EOFError, OSError):
-                ended += self._died(child, run)
+                over += self._died(child, run)
                 continue
             if isinstance(message, RoundReport):
                 run.deaths = 0
                 on_round(run.name, message)
                 continue
-            del self._at_work[child]
+            del self.at_work[child]
             self._idle.append(child)
-            if isinstance(message, Done):
-                ended.append(RunEnded(run.name))
-            elif isinstance(message.error, SparsonaError):
-                ended.append(RunEnded(run.name, message.error))
-            else:
-                message.raise_again()
-        return ended
+            over.append(ended(run.name, message))
+        return over
 
     def _died(self, child: ChildProcess, run: Assigned) -> list[RunEnded]:
         """Continue the run of a dead process in another one, unless it died twice without a new round."""
-        del self._at_work[child]
+        del self.at_work[child]
         how = child.end()
         run.deaths += 1
         if run.deaths >= MAX_DEATHS:
@@ -103,12 +85,11 @@ class Processes:
         return []
 
     def close(self) -> None:
-        """Stop all runs; they can be continued."""
-        for child in self._at_work:
+        for child in self.at_work:
             child.end()
         for child in self._idle:
             child.end(kill=False)
-        self._at_work, self._idle = {}, []
+        self.at_work, self._idle = {}, []
 
 
 def main(connection: int, pipe: int) -> None:
@@ -119,11 +100,63 @@ def main(connection: int, pipe: int) -> None:
     try:
         while True:
             plan: RunPlan = parent.recv()
-            parent.send(caught(partial(_made, plan, loader, parent)))
+            parent.send(caught(partial(advance, plan, loader, parent.send)))
     except (EOFError, OSError):
         os._exit(0)
 
 
-def _made(plan: RunPlan, loader: Loader, parent: Connection[Any, Any]) -> Done:
-    advance(plan, loader, parent.send)
-    return Done()
+class Sequential(RunPlace):
+    """One run at a time in this process: it is executed by :meth:`wait`. `loader` may hold the data already."""
+
+    def __init__(self, loader: Loader | None = None) -> None:
+        super().__init__()
+        self._loader = loader or Loader()
+
+    def start(self, name: str, plan: RunPlan) -> None:
+        self.at_work[name] = plan
+
+    def wait(self, on_round: Callable[[str, RoundReport], None]) -> list[RunEnded]:
+        name, plan = self.at_work.popitem()
+        try:
+            advance(plan, self._loader, partial(on_round, name))
+        except SparsonaError as error:
+            return [RunEnded(name, error)]
+        return [RunEnded(name)]
+
+    def close(self) -> None:
+        self.at_work.clear()
+
+
+@contextmanager
+def place_for(
+    first: Prepared, runs: int, folder: Path, engine: str = "auto", loader: Loader | None = None
+) -> Iterator[RunPlace]:
+    """Open a place to execute `runs` runs like `first` into `folder`; it is closed when the block ends.
+
+    `engine` is the user's choice. Runs are parallel if that is faster; the engine `pool` gives all cores to one run.
+    """
+    asked = first.experiment
+    place: RunPlace
+    if engine == "ray":
+        from sparsona.many.cluster import OnCluster
+
+        place = OnCluster(Resources(asked.workers, asked.cluster), folder)
+    else:
+        most = min(asked.workers or cores(), cores())
+        side = side_by_side(runs, most, runs * first.seconds, engine)
+        place = Sequential(loader) if side < 2 else Processes(side, max(1, most // side))
+    try:
+        yield place
+    finally:
+        place.close()
+
+
+def side_by_side(runs: int, most: int, seconds: float, engine: str) -> int:
+    """Return how many of `runs` runs are executed at a time on `most` cores, given their `seconds` on one core.
+
+    >>> side_by_side(40, 8, 3600.0, "auto"), side_by_side(3, 8, 3600.0, "auto")
+    (8, 3)
+    >>> side_by_side(40, 8, 3.0, "auto"), side_by_side(40, 8, 3600.0, "pool")
+    (1, 1)
+    """
+    return 1 if engine not in ("auto", "inprocess") or seconds < WORTHWHILE else min(runs, most)

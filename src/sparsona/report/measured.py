@@ -18,9 +18,8 @@ from sparsona.runs.about import About, read_about
 from sparsona.runs.budget import Budget
 from sparsona.runs.checkpoint import Checkpointer
 from sparsona.runs.directory import RunDirectory
-from sparsona.runs.losses import Losses, exploded
 from sparsona.runs.records import ClientRecord, by_round
-from sparsona.runs.scores import POINTS, summarise
+from sparsona.runs.scores import POINTS, Losses, exploded, summarise
 from sparsona.wire import Ledger
 
 Scores = Mapping[ClientId, float]

@@ -13,7 +13,7 @@ from sparsona.report.console import size
 from sparsona.report.measured import MeasuredRun
 from sparsona.report.statistics import Interval
 from sparsona.report.verdicts import Verdict
-from sparsona.runs.losses import exploded
+from sparsona.runs.scores import exploded
 from sparsona.words import counted
 
 NEAR = 0.01

@@ -13,14 +13,15 @@ from dataclasses import asdict, dataclass, field
 from functools import cache
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from pydantic import TypeAdapter
 
 from sparsona.data.dataset import Array, ClientSplit, Dataset, Federation, Indices
-from sparsona.errors import RunError
-from sparsona.files import json_of, read_regular, write_atomically
+from sparsona.errors import RunError, one_line
+from sparsona.files import read_regular, write_atomically
 from sparsona.partition._split import class_counts
 from sparsona.training.objective import Objective
 from sparsona.version import __version__
@@ -30,8 +31,7 @@ if TYPE_CHECKING:
     from sparsona.data.schema.rows import Rows
 
 FILE = "about.json"
-distributions = cache(packages_distributions)
-"""The distributions that each top-level module comes from."""
+distributions = cache(packages_distributions)  # the distributions that each top-level module comes from
 
 
 @dataclass(frozen=True)
@@ -86,14 +86,13 @@ class About:
     environment: Mapping[str, str] = field(default_factory=dict)
     packages: Mapping[str, str] = field(default_factory=dict)
     """Versions of all distributions that were imported when the run began, plug-ins included."""
-    command: tuple[str, ...] = ()
-    """The command that started the run. It may name folders, so reports do not show it."""
-    doubts: tuple[str, ...] = ()
-    """Warnings about the tables, one line each."""
-    added: tuple[str, ...] = ()
-    """Additions to the finished run, one line each."""
-    rate: RateSearch | None = None
-    """The search of the learning rate; None if the rate was given."""
+    command: tuple[str, ...] = ()  # The command that started the run. It may name folders, so reports do not show it.
+    doubts: tuple[str, ...] = ()  # warnings about the tables, one line each
+    added: tuple[str, ...] = ()  # additions to the finished run, one line each
+    rate: RateSearch | None = None  # the search of the learning rate; None if the rate was given
+
+
+_ABOUT = TypeAdapter(About)
 
 
 def describe(federation: Federation, objective: Objective, weights: int, rows: Rows | None = None) -> About:
@@ -119,7 +118,7 @@ def describe(federation: Federation, objective: Objective, weights: int, rows: R
         tuple(map(str, names)),
         environment(),
         packages=imported_packages(),
-        command=command_line(),
+        command=(Path(sys.argv[0]).name or "python", *sys.argv[1:]) if sys.argv else (),
     )
 
 
@@ -219,11 +218,6 @@ def changed_since(folder: Path) -> list[str]:
     return [f"{name} was {before[name]}, is {after.get(name, 'not installed')}" for name in sorted(shared | gone)]
 
 
-def command_line() -> tuple[str, ...]:
-    """Return the command of this process, with the program's name without its folder."""
-    return (Path(sys.argv[0]).name or "python", *sys.argv[1:]) if sys.argv else ()
-
-
 def write_about(folder: Path, about: About) -> None:
     """Write about.json."""
     write_atomically(folder / FILE, json.dumps(asdict(about), indent=1, allow_nan=False) + "\n")
@@ -245,16 +239,9 @@ def read_about(folder: Path) -> About:
     """Read about.json."""
     file = folder / FILE
     try:
-        raw: dict[str, Any] = json_of(read_regular(file))
-        clients = {
-            name: ClientData(**{**one, "classes": tuple(one["classes"])}) for name, one in raw["clients"].items()
-        }
-        lists = {name: tuple(raw.get(name, ())) for name in ("class_names", "command", "doubts", "added")}
-        rate = None if raw.get("rate") is None else RateSearch(**raw["rate"])
-        return About(**{**raw, "clients": clients, **lists, "rate": rate})
+        return _ABOUT.validate_json(read_regular(file))
     except FileNotFoundError:
         raise RunError(f"{file} is missing: continue the run with --resume to have it written") from None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise RunError(
-            f"{file} is damaged ({error}): continue the run with --resume to have it written again"
-        ) from None
+    except ValueError as error:
+        problem = f"{file} is damaged ({one_line(error)[:200]})"
+        raise RunError(f"{problem}: continue the run with --resume to have it written again") from None

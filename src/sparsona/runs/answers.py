@@ -20,8 +20,7 @@ from sparsona.method import ClientId
 from sparsona.metrics import Answers, TaskName
 
 FILE = "answers.npz"
-MOST = 2**23
-"""Limit of numbers in the answers of a run; a run with more keeps none."""
+MOST = 2**23  # limit of numbers in the answers of a run; a run with more keeps none
 TASKS: tuple[TaskName, ...] = ("classification", "regression", "multilabel")
 
 

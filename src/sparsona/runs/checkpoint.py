@@ -17,9 +17,8 @@ from sparsona.errors import RunError
 from sparsona.files import check_plain, read_regular, sync, write_new
 from sparsona.method import ClientId
 from sparsona.runs.resting import read_resting, resting_names
-from sparsona.runs.spill import SpillStore
 from sparsona.runs.state import pack, unpack
-from sparsona.runs.store import ClientStore, Stored, check_sha256
+from sparsona.runs.store import ClientStore, SpillStore, Stored, check_sha256
 
 L = TypeVar("L")
 ANEW = "run it again into another --out"
@@ -71,11 +70,8 @@ class _Manifest(BaseModel):
         return hashlib.sha256(self.model_dump_json(exclude={"sha256"}).encode()).hexdigest()
 
 
-FIRST = ("server.1", "loop.1", "manifest.json.part")
-"""Files that a crash may leave before there is a manifest."""
-
-OURS = re.compile(r"(server|loop)\.[0-9]+")
-"""Pattern of the files beside the manifest; no other file is ever removed."""
+FIRST = ("server.1", "loop.1", "manifest.json.part")  # files that a crash may leave before there is a manifest
+OURS = re.compile(r"(server|loop)\.[0-9]+")  # pattern of the files beside the manifest; no other file is ever removed
 
 
 class Checkpointer:
@@ -153,13 +149,13 @@ class Checkpointer:
         check_plain(self.folder)
         if not self._manifest.exists():
             if any(path.name not in FIRST for path in self.folder.glob("*.*")):
-                raise RunError(f"{self._manifest} is missing: run it again into another --out")
+                raise RunError(f"{self._manifest} is missing: {ANEW}")
             store.adopt(self.clients, {})
             return None
         try:
             manifest = self._read_manifest()
             if manifest.done > rounds:
-                raise RunError(f"{manifest.done} rounds are done of {rounds}: run it again into another --out")
+                raise RunError(f"{manifest.done} rounds are done of {rounds}: {ANEW}")
             self._check_log(manifest)
             snapshot = Snapshot(
                 done=manifest.done,
@@ -168,7 +164,10 @@ class Checkpointer:
                 records=manifest.records,
                 seconds=manifest.seconds,
             )
-            self._check_resting(snapshot.server)
+            # all files must exist; their content is checked when they are read
+            there = {path.name for path in self.resting.iterdir()} if self.resting.exists() else set()
+            for name in sorted(resting_names(snapshot.server) - there):
+                raise RunError(f"resting/{name}, a part of the server's state, is missing: {ANEW}")
             stored = {client: Stored(int(found[0]), str(found[1])) for client, found in manifest.clients.items()}
             store.adopt(self.clients, stored)  # removes files: not before all else is found good
             return snapshot
@@ -176,12 +175,6 @@ class Checkpointer:
             raise RunError(f"{self.folder}: {error}") from None
         except OSError as error:
             raise RunError(f"the checkpoint in {self.folder} cannot be read: {error.strerror}") from None
-
-    def _check_resting(self, server: Any) -> None:
-        """Check that all files exist; their content is checked when they are read."""
-        there = {path.name for path in self.resting.iterdir()} if self.resting.exists() else set()
-        for name in sorted(resting_names(server) - there):
-            raise RunError(f"resting/{name}, a part of the server's state, is missing: run it again into another --out")
 
     def server(self, kind: type) -> Any:
         """Return the server's state in the last checkpoint; `kind` is its class."""
@@ -198,12 +191,10 @@ class Checkpointer:
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"][:1]))
-            raise RunError(
-                f"manifest.json is damaged, or of another version ({where}: {first['msg']}): "
-                "run it again into another --out"
-            ) from None
+            problem = f"manifest.json is damaged, or of another version ({where}: {first['msg']})"
+            raise RunError(f"{problem}: {ANEW}") from None
         if manifest.sha256 != manifest.hashed():
-            raise RunError("manifest.json is damaged, it is not as it was written: run it again into another --out")
+            raise RunError(f"manifest.json is damaged, it is not as it was written: {ANEW}")
         return manifest
 
     def progress(self) -> Progress:

@@ -13,8 +13,7 @@ from sparsona.method import ClientId
 from sparsona.metrics._named import in_percent
 from sparsona.words import counted
 
-Z = 1.959964
-"""The normal quantile of a 95 % interval."""
+Z = 1.959964  # the normal quantile of a 95 % interval
 
 
 @dataclass(frozen=True)
@@ -143,8 +142,7 @@ def write_clients(path: Path, clients: Iterable[ClientScores]) -> None:
 
 
 SUFFIXES = ("", "_low", "_high")
-EXPERT = ("_share", "_alone")
-"""The columns of an expert: its weight in the pool, and its score by itself."""
+EXPERT = ("_share", "_alone")  # the columns of an expert: its weight in the pool, and its score by itself
 
 
 def read_clients(path: Path) -> list[ClientScores]:

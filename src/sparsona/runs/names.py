@@ -7,8 +7,7 @@ from urllib.parse import quote
 from sparsona.errors import InputError
 from sparsona.method import ClientId
 
-LONGEST = 100
-"""Longest stem in characters: a file system takes 255 bytes, and versions and endings are added."""
+LONGEST = 100  # longest stem in characters: a file system takes 255 bytes, and versions and endings are added
 
 
 @lru_cache(maxsize=1 << 16)
@@ -30,5 +29,4 @@ def file_stem(client: ClientId) -> str:
     return f"{quote(client[:24], safe='').lstrip('.')[:52]}={digest}"
 
 
-VERSIONED = r"[A-Za-z0-9_.~%=-]+\.[0-9]+"
-"""Pattern of the files that hold versions of clients' states."""
+VERSIONED = r"[A-Za-z0-9_.~%=-]+\.[0-9]+"  # pattern of the files that hold versions of clients' states

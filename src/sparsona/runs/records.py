@@ -19,8 +19,7 @@ from sparsona.errors import RunError, printable
 from sparsona.files import json_of, named, read_regular
 from sparsona.method import ClientId
 from sparsona.metrics._named import known
-from sparsona.runs.losses import Losses
-from sparsona.runs.scores import POINTS, summarise
+from sparsona.runs.scores import POINTS, Losses, summarise
 from sparsona.wire import Ledger
 
 if TYPE_CHECKING:
@@ -28,8 +27,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-AGAIN = 5
-"""Consecutive refused replies of a client after which the organiser gets a warning."""
+AGAIN = 5  # consecutive refused replies of a client after which the organiser gets a warning
 
 
 @dataclass(slots=True)

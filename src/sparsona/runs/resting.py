@@ -5,11 +5,7 @@ names it and copies nothing. A large array, such as one with one row per client,
 system keeps in memory what is read, and takes that back when memory is short.
 """
 
-from __future__ import annotations
-
 import hashlib
-from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,22 +13,14 @@ import numpy as np
 
 from sparsona.by_client import ByClient, Resting
 from sparsona.files import write_new
-from sparsona.runs.spill import SpillStore
 from sparsona.runs.state import pack, unpack
-from sparsona.runs.store import check_sha256, state_bytes
+from sparsona.runs.store import SpillStore, check_sha256, state_bytes
 from sparsona.tree import leaves, replaced
 
-BUDGET = 256 * 2**20
-"""Bytes of client state on the server that stay in memory."""
-
-SHARE = 4
-"""An array is large if it takes more than the budget divided by this number."""
-
-WHOLE = 2**20
-"""Up to this many bytes, a checkpoint writes all clients' values; beyond, only the changed ones."""
-
-NAMES = "[0-9a-f]{64}|rows-[0-9]+"
-"""The files of values, and those of large arrays."""
+BUDGET = 256 * 2**20  # bytes of client state on the server that stay in memory
+SHARE = 4  # an array is large if it takes more than the budget divided by this number
+WHOLE = 2**20  # up to this many bytes, a checkpoint writes all clients' values; beyond, only the changed ones
+NAMES = "[0-9a-f]{64}|rows-[0-9]+"  # the files of values, and those of large arrays
 
 
 def read_resting(folder: Path, name: str) -> bytes:
@@ -42,7 +30,8 @@ def read_resting(folder: Path, name: str) -> bytes:
 
 def resting_names(state: Any) -> set[str]:
     """Return the names of all values of a state that are in files."""
-    return {v.name for found in _parts(state) if isinstance(found, ByClient) for v in _values(found, Resting)}
+    held = (value for part in _parts(state) if isinstance(part, ByClient) for value in part.held.values())
+    return {value.name for value in held if isinstance(value, Resting)}
 
 
 class RestingStore:
@@ -131,10 +120,8 @@ class RestingStore:
         name = hashlib.sha256(data).hexdigest()
         if not self.files.is_file(name):
             self.files.write(name, data)
-        return Resting(name, partial(self._load, name, type(value)))
-
-    def _load(self, name: str, kind: type) -> Any:
-        return unpack(read_resting(self.files.folder, name), kind)
+        kind, files = type(value), self.files
+        return Resting(name, lambda: unpack(read_resting(files.folder, name), kind))
 
     def _mapped(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """The array in a file."""
@@ -159,10 +146,6 @@ class RestingStore:
     def close(self) -> None:
         """Remove what was written outside of a run directory."""
         self.files.close()
-
-
-def _values(part: ByClient[Any], kind: type) -> Iterator[Any]:
-    return (value for value in part.held.values() if isinstance(value, kind))
 
 
 def _parts(state: Any) -> list[Any]:

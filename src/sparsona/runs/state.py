@@ -57,8 +57,7 @@ def unpack_like(data: bytes, fresh: Any) -> Any:
     return state
 
 
-Find: TypeAlias = Callable[[str], bytes]
-"""Reads the bytes of a spilled value by its name."""
+Find: TypeAlias = Callable[[str], bytes]  # reads the bytes of a spilled value by its name
 
 
 def _nowhere(name: str) -> bytes:
@@ -86,10 +85,7 @@ def _read(data: bytes, kinds: dict[str, type], find: Find) -> Any:
 
 
 def digest(state: Any) -> str:
-    """Return the sha256 of a state's bytes, with each value of a :class:`ByClient` replaced by its own sha256.
-
-    So the digest does not depend on which values are spilled.
-    """
+    """Return the sha256 of a state's bytes, with the sha256 of each client's value in its place: it may be spilled."""
     return hashlib.sha256(_packed(state, _Arrays(digests=True))).hexdigest()
 
 
@@ -244,7 +240,9 @@ def fits(value: Any, hint: Any) -> bool:
     if origin in (Union, UnionType):
         return any(fits(value, one) for one in arguments)
     if origin is np.ndarray:
-        return isinstance(value, np.ndarray) and _is_array_of(value, arguments)
+        scalar = next(iter(get_args(arguments[1])), None) if len(arguments) > 1 else None
+        of = scalar if isinstance(scalar, type) and scalar is not Any else np.generic
+        return isinstance(value, np.ndarray) and issubclass(value.dtype.type, of)
     kind = origin if origin is not None else type(None) if hint is None else hint
     if not isinstance(kind, type) or getattr(kind, "_is_protocol", False):
         return True
@@ -253,7 +251,8 @@ def fits(value: Any, hint: Any) -> bool:
     if issubclass(kind, ByClient):
         return isinstance(value, ByClient)
     if issubclass(kind, Mapping):
-        return isinstance(value, dict) and (not arguments or _are_items(value, *arguments))
+        items = value.items() if isinstance(value, dict) and arguments else ()
+        return isinstance(value, dict) and all(all(map(fits, item, arguments)) for item in items)
     if issubclass(kind, Sequence):
         return isinstance(value, tuple) and (not arguments or _are_elements(value, kind, arguments))
     if issubclass(kind, Set):
@@ -263,15 +262,6 @@ def fits(value: Any, hint: Any) -> bool:
     if issubclass(kind, np.generic | float):
         return isinstance(value, int | float)
     return isinstance(value, kind)
-
-
-def _is_array_of(array: np.ndarray[Any, Any], arguments: tuple[Any, ...]) -> bool:
-    scalar = next(iter(get_args(arguments[1])), None) if len(arguments) > 1 else None
-    return scalar is Any or not isinstance(scalar, type) or issubclass(array.dtype.type, scalar)
-
-
-def _are_items(found: dict[Any, Any], key: Any, value: Any) -> bool:
-    return all(fits(one, key) and fits(other, value) for one, other in found.items())
 
 
 def _are_elements(found: tuple[Any, ...], kind: type, arguments: tuple[Any, ...]) -> bool:

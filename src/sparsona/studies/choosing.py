@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from sparsona.errors import InputError
 from sparsona.experiment import build
-from sparsona.many.plan import StopCondition
+from sparsona.many import StopCondition
 from sparsona.report.comparison import LOCAL, trains_alone
 from sparsona.report.measured import MeasuredRun, mean_score
 from sparsona.report.words import score_text

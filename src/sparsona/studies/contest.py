@@ -21,9 +21,8 @@ from sparsona.errors import InputError, RunError
 from sparsona.experiment import assign, rounds_of
 from sparsona.experts.trees import is_installed
 from sparsona.files import write_atomically
-from sparsona.many import Planned, RunEnded, Watcher, run_many
-from sparsona.many.choice import place_for
-from sparsona.many.plan import Loader, RunPlan, StopCondition, advance
+from sparsona.many import Loader, Planned, RunEnded, RunPlan, StopCondition, Watcher, advance, run_many
+from sparsona.many.processes import place_for
 from sparsona.methods import METHODS
 from sparsona.prepare import Prepared
 from sparsona.rate import settled

@@ -17,9 +17,8 @@ from pydantic import TypeAdapter
 from sparsona.errors import InputError, RunError
 from sparsona.experiment import SECTION_OF, assign, build
 from sparsona.files import write_atomically
-from sparsona.many import Planned, RunEnded, Watcher, run_many
-from sparsona.many.choice import place_for
-from sparsona.many.plan import Loader, RunPlan
+from sparsona.many import Loader, Planned, RunEnded, RunPlan, Watcher, run_many
+from sparsona.many.processes import place_for
 from sparsona.prepare import Prepared
 from sparsona.rate import settled
 from sparsona.resume import check_resumable

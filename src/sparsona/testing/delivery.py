@@ -10,10 +10,9 @@ import numpy as np
 from sparsona.chance import Chance
 from sparsona.engines.inprocess import InProcess
 from sparsona.errors import ContractError, WireError
-from sparsona.federation.assembly import assemble
 from sparsona.federation.delivery import BUFFERS
 from sparsona.federation.evaluation import LAST_ROUND
-from sparsona.federation.rounds import Rounds
+from sparsona.federation.rounds import Rounds, assemble
 from sparsona.federation.schedule import Plan
 from sparsona.federation.setup import Setup
 from sparsona.federation.worker import Job, Outcome

@@ -15,8 +15,7 @@ from typing import Any
 from sparsona.base import base_hash
 from sparsona.engines.inprocess import InProcess
 from sparsona.errors import ContractError
-from sparsona.federation.assembly import assemble
-from sparsona.federation.rounds import Rounds
+from sparsona.federation.rounds import Rounds, assemble
 from sparsona.federation.schedule import Sampled
 from sparsona.federation.worker import Job, Outcome
 from sparsona.method import Method, ServerContext

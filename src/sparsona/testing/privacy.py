@@ -12,9 +12,9 @@ import numpy as np
 from sparsona.data.dataset import Federation
 from sparsona.engines.inprocess import InProcess
 from sparsona.errors import ContractError, InputError
-from sparsona.federation.assembly import assemble
 from sparsona.federation.budget import mechanisms
 from sparsona.federation.evaluation import LAST_ROUND
+from sparsona.federation.rounds import assemble
 from sparsona.federation.schedule import EVERYONE
 from sparsona.federation.setup import Setup
 from sparsona.federation.worker import Job, Outcome

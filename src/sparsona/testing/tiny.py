@@ -11,8 +11,7 @@ from sparsona.chance import Chance
 from sparsona.data.dataset import Dataset
 from sparsona.engines.inprocess import InProcess
 from sparsona.errors import ContractError
-from sparsona.federation.assembly import assemble
-from sparsona.federation.rounds import Rounds
+from sparsona.federation.rounds import Rounds, assemble
 from sparsona.federation.schedule import EVERYONE, Schedule
 from sparsona.federation.setup import Setup
 from sparsona.method import Method, Task

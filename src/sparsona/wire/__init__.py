@@ -10,9 +10,9 @@
 array([  3, 500])
 """
 
+from sparsona.wire.buffers import Ledger
 from sparsona.wire.frame import LONGEST_EMPTY, DecodeCache, EncodeCache, Frame, Limit, decode, encode, reference_in
 from sparsona.wire.kinds import PackingName, Tensors
-from sparsona.wire.ledger import Ledger
 from sparsona.wire.references import Reference
 
 __all__ = [

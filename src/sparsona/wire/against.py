@@ -6,8 +6,6 @@ these and their places are sent. Other numbers differ by an integer, which is co
 positions differs by the removed ones, as a set among the old ones, and by the added ones, as a set among the others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np
@@ -22,8 +20,7 @@ from sparsona.wire.fields import Patterns
 from sparsona.wire.references import same
 
 SAME, DIFFERENT, ADDED = 0, 1, 2
-_LONG = np.uint32(0xFFF)
-"""The bits of a number that is not short: it has a one among its last twelve."""
+_LONG = np.uint32(0xFFF)  # the bits of a number that is not short: it has a one among its last twelve
 
 
 def fits(part: object, base: object) -> bool:

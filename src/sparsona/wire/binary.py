@@ -5,20 +5,14 @@ disagree with itself. It is compiled twice, once for each position of the switch
 2**16, the interval has 40 bits: there are only integers.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from sparsona.compiled import compiled, i64, u64
 from sparsona.wire.buffers import Bytes
 from sparsona.wire.rans import Ints
 
-FRESH = 32768 << 8
-"""A context that has seen nothing: probability one half (times 256), seen 0 times."""
-
-SPAN = (1 << 40) - 1
-"""The interval at the start."""
-
+FRESH = 32768 << 8  # a context that has seen nothing: probability one half (times 256), seen 0 times
+SPAN = (1 << 40) - 1  # the interval at the start
 _TOP, _LOW = 1 << 40, 1 << 32
 _PACE = np.array([655360 // (10 * i + 16) for i in range(256)], np.int64)
 """The step of a probability whose context was seen i times, out of 2**16."""

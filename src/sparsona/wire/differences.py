@@ -13,56 +13,30 @@ code. Nothing that a number needs depends on the number before it: codes are rea
 rest is arithmetic on whole registers.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from sparsona.compiled import KERNEL, bit_length, compiled, i32, i64, u32, u64
 from sparsona.errors import WireError
 from sparsona.message import Vector
-from sparsona.wire import lanes, rans, symbols, tables
+from sparsona.wire import lanes, rans, symbols
 from sparsona.wire.buffers import Bytes, Reader, varint
 from sparsona.wire.fields import Patterns
 from sparsona.wire.rans import Contexts, Ints, Symbols
 
-BLOCK = 16
-"""Numbers with one mean; those that are left at the end are written as they are."""
-
-LANES = 4
-"""Number i is in lane i % 4."""
-
-FAR = 24
-"""The first symbol of far numbers; those of near ones are their bit lengths."""
-
+BLOCK = 16  # numbers with one mean; those that are left at the end are written as they are
+LANES = 4  # number i is in lane i % 4
+FAR = 24  # the first symbol of far numbers; those of near ones are their bit lengths
 SYMBOLS = FAR + 256
 
-PLAIN = np.minimum(np.arange(SYMBOLS), FAR).astype(np.uint8)
-"""The bits that follow the code of each symbol."""
-
-NONE = np.zeros(SYMBOLS, np.uint8)
-"""The same for means of blocks."""
-
-EXPECTED = 32
-"""Number of expected bit lengths; larger ones count as the highest."""
-
-MOST_CONTEXTS = 3
-"""log2 of the most contexts."""
-
-JUMP = 127
-"""The most that the mean of a block may differ from the one before."""
-
-FIRST = 128
-"""The value before the first mean."""
-
-_ROW = 9
-"""The bits of a symbol below its expected bit length."""
-
-_CHUNK = 1024
-"""Numbers that are taken together, so that they stay in the fastest memory."""
-
-_FEW = 64
-"""Shorter vectors are not worth a table."""
-
+PLAIN = np.minimum(np.arange(SYMBOLS), FAR).astype(np.uint8)  # the bits that follow the code of each symbol
+NONE = np.zeros(SYMBOLS, np.uint8)  # the same for means of blocks
+EXPECTED = 32  # number of expected bit lengths; larger ones count as the highest
+MOST_CONTEXTS = 3  # log2 of the most contexts
+JUMP = 127  # the most that the mean of a block may differ from the one before
+FIRST = 128  # the value before the first mean
+_ROW = 9  # the bits of a symbol below its expected bit length
+_CHUNK = 1024  # numbers that are taken together, so that they stay in the fastest memory
+_FEW = 64  # shorter vectors are not worth a table
 _SIGN = 0x80000000
 
 
@@ -138,35 +112,35 @@ def _contexts(counts: Patterns, most: int) -> tuple[int, Contexts, Ints]:
     for i in range(half):
         counts[u64(i)] += counts[u64(half + i)]
         used[u64(i & ((1 << _ROW) - 1))] |= counts[u64(i)]
-    symbols, many = np.empty(1 << _ROW, np.int64), 0
+    occurring, many = np.empty(1 << _ROW, np.int64), 0
     for symbol in range(1 << _ROW):
-        symbols[many] = symbol
+        occurring[many] = symbol
         many += used[symbol] > 0
-    symbols = symbols[:many]
+    occurring = occurring[:many]
     few, reached, total = np.zeros((EXPECTED, many), np.int64), np.zeros(EXPECTED, np.int64), i64(0)
     for bin in range(EXPECTED):
         for column in range(many):
-            few[bin, column] = counts[bin << _ROW | symbols[column]]
+            few[bin, column] = counts[bin << _ROW | occurring[column]]
             total += few[bin, column]
         reached[bin] = total
     best, log, context_of = i64(1) << 62, 0, np.zeros(EXPECTED, np.uint8)
     for tried in range(most + 1):
-        rows, row, contexts = np.zeros((1 << tried, len(symbols)), np.int64), 0, np.zeros(EXPECTED, np.uint8)
+        rows, row, contexts = np.zeros((1 << tried, len(occurring)), np.int64), 0, np.zeros(EXPECTED, np.uint8)
         for bin in range(EXPECTED):
             contexts[bin] = row
-            for column in range(len(symbols)):
+            for column in range(len(occurring)):
                 rows[row, column] += few[bin, column]
             while row < (1 << tried) - 1 and reached[bin] << tried >= reached[EXPECTED - 1] * (row + 1):
                 row += 1
-        cost = 8 * 4096 * tables.cost(rows.reshape(-1))
+        cost = 8 * 4096 * symbols.table_cost(rows.reshape(-1))
         for row in range(1 << tried):
             cost += rans.entropy(rows[row])
         if cost < best:
             best, log, context_of = cost, tried, contexts
     merged = np.zeros((1 << log, SYMBOLS), np.int64)
     for bin in range(EXPECTED):
-        for column in range(len(symbols)):
-            merged[context_of[bin], symbols[column]] += few[bin, column]
+        for column in range(len(occurring)):
+            merged[context_of[bin], occurring[column]] += few[bin, column]
     return log, context_of, merged
 
 
@@ -178,7 +152,7 @@ def encode(values: Vector, reference: Vector) -> bytes | None:
     found, plain, steps, counts, stepped = _survey(patterns, others)
     log, context_of, merged = _contexts(counts, symbols.most_contexts(len(values), FAR, MOST_CONTEXTS))
     table = lanes.tables(merged, stepped)
-    short = tables.shortened(table.reshape(-1))
+    short = symbols.shortened(table.reshape(-1))
     bits = int((merged * (table[:-1].astype(np.int64) + PLAIN)).sum())
     if bits // 8 + len(short) + len(steps) // 4 >= 4 * len(patterns):
         return None
@@ -241,7 +215,7 @@ def decode(reader: Reader, reference: Vector) -> Vector:
     cuts = reader.array("u1", (1 << log) - 1, what)
     if cuts.tolist() != sorted(cuts.tolist()):
         raise WireError(f"the contexts of {what} are not in order")
-    table = tables.read_bytes(reader, SYMBOLS * ((1 << log) + 1), what).reshape(-1, SYMBOLS)
+    table = symbols.read_bytes(reader, SYMBOLS * ((1 << log) + 1), what).reshape(-1, SYMBOLS)
     sizes = [reader.varint(f"the length of {what}", most=5 * len(reference)) for _ in range(LANES + 1)]
     ends = np.cumsum(sizes, dtype=np.int64)
     lane = np.zeros(ends[-1] + lanes.SLACK, np.uint8) if ends[-1] <= reader.remaining else np.zeros(0, np.uint8)

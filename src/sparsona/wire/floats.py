@@ -7,8 +7,6 @@ zeros only the places and values of the others are coded. A vector that does not
 The coder sees bit patterns only, so NaN payloads, signed zeros and denormals need no special case.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np
@@ -16,22 +14,16 @@ import numpy as np
 from sparsona.compiled import KERNEL, compiled, i64
 from sparsona.errors import WireError
 from sparsona.message import Vector
-from sparsona.wire import fields, positions, rans, symbols, tables
-from sparsona.wire import signs as signs_
+from sparsona.wire import fields, positions, rans, symbols
 from sparsona.wire.buffers import Bytes, Reader, varint
 from sparsona.wire.fields import Patterns
 from sparsona.wire.rans import Contexts, Ints, Symbols
 
 RAW, PALETTE, FIELDS, HOLES, POWERS = range(5)
 _MANTISSA = np.uint32(0x7FFFFF)
-_FEW = 32
-"""Shorter vectors are written raw: a table would take more than it saves."""
-
-_SAMPLE = 2048
-"""Size of the sample of a long vector from which the cost of coding all of it is estimated."""
-
-_MANY = 4096
-"""In longer vectors with many zeros, only the numbers that are not zero are coded as fields."""
+_FEW = 32  # shorter vectors are written raw: a table would take more than it saves
+_SAMPLE = 2048  # size of the sample of a long vector from which the cost of coding all of it is estimated
+_MANY = 4096  # in longer vectors with many zeros, only the numbers that are not zero are coded as fields
 
 
 def encode(values: Vector) -> bytes:
@@ -150,9 +142,13 @@ def _encode_powers(patterns: Patterns, below: int) -> bytes | None:
     """Code numbers without mantissas (powers of two, zeros, infinities) as exponents and signs."""
     exponents = (patterns >> np.uint32(23) & np.uint32(255)).astype(np.uint8)
     exponent_of = np.unique(exponents)
-    signs = signs_.write(patterns)
+    signs = fields.write_signs(patterns)
     start = bytes([POWERS, len(signs) > 0]) + _used(exponent_of).tobytes()
-    end = varint(len(signs)) + signs.tobytes() if len(signs) else _bits(patterns >> np.uint32(31))
+    end = (
+        varint(len(signs)) + signs.tobytes()
+        if len(signs)
+        else np.packbits(patterns >> 31 > 0, bitorder="little").tobytes()
+    )
     body: bytes | None = b""
     if len(exponent_of) > 1:
         ranks = np.searchsorted(exponent_of, exponents).astype(np.uint16)
@@ -164,7 +160,7 @@ def _decode_powers(reader: Reader, count: int) -> Patterns:
     signed = reader.byte("the flags of powers")
     if signed > 1:
         raise WireError(f"the flags of powers are {signed}, which means nothing")
-    exponent_of = np.flatnonzero(np.unpackbits(tables.read_bytes(reader, 32, "exponents"))).astype(np.uint8)
+    exponent_of = np.flatnonzero(np.unpackbits(symbols.read_bytes(reader, 32, "exponents"))).astype(np.uint8)
     if not 0 < len(exponent_of) <= count:
         raise WireError(f"{count} powers are coded with {len(exponent_of)} exponents")
     ranks = np.zeros(count, np.uint16)
@@ -172,7 +168,7 @@ def _decode_powers(reader: Reader, count: int) -> Patterns:
         ranks = symbols.decode(reader, count, _levels(len(exponent_of), 0), "exponents")
     if signed:
         data = reader.array("u1", reader.varint("the length of signs", most=reader.remaining), "signs")
-        signs = signs_.read(data, (exponent_of == 0).astype(np.uint8)[ranks])
+        signs = fields.read_signs(data, (exponent_of == 0).astype(np.uint8)[ranks])
     else:
         signs = np.unpackbits(reader.array("u1", (count + 7) // 8, "signs"), bitorder="little")
         if signs[count:].any():
@@ -180,11 +176,7 @@ def _decode_powers(reader: Reader, count: int) -> Patterns:
     return signs[:count].astype(np.uint32) << np.uint32(31) | exponent_of[ranks].astype(np.uint32) << np.uint32(23)
 
 
-def _bits(ones: Patterns) -> bytes:
-    return np.packbits(ones.astype(np.uint8), bitorder="little").tobytes()
-
-
-HAZARD: Ints = np.array([0] + [tables.STEPS[(b + 1) % 16] << (b + 1) // 16 >> 8 for b in range(1, 256)], np.int64)
+HAZARD: Ints = np.array([0] + [symbols.STEPS[(b + 1) % 16] << (b + 1) // 16 >> 8 for b in range(1, 256)], np.int64)
 """The probability of a one that each byte stands for, out of 2**24: 0 is never, 255 always, 239 one half."""
 
 
@@ -247,7 +239,7 @@ def _encode_fields(patterns: Patterns, below: int) -> bytes | None:
     least = guess - 3 * len(patterns) // 8  # contexts, of which there are at most eight, save three bits a symbol
     if least >= below:
         return None
-    signs = signs_.write(patterns)
+    signs = fields.write_signs(patterns)
     signed = len(signs) > 0
     if least + (len(signs) if signed else len(patterns) // 8) >= below:
         return None
@@ -272,7 +264,7 @@ def _used(exponent_of: Contexts) -> Bytes:
     """Return the exponents that occur as a shortened bitmap, the highest bit of a byte first."""
     occurs = np.zeros(256, np.bool_)
     occurs[exponent_of] = True
-    return tables.shortened(np.packbits(occurs))
+    return symbols.shortened(np.packbits(occurs))
 
 
 def _encode_ends(ends: Symbols, own: Contexts, zeros: Ints, exponent_of: Contexts, width: int, bits: int) -> bytes:
@@ -280,7 +272,7 @@ def _encode_ends(ends: Symbols, own: Contexts, zeros: Ints, exponent_of: Context
     hazards = _quantise_hazards(fields.place_counts(zeros, exponent_of, width))
     freq = rans.frequencies(_zero_weights(hazards, exponent_of, width), bits)
     words = rans.push(ends, own, freq, rans.starts(freq), bits)
-    return tables.shortened(hazards).tobytes() + symbols.with_length(words)
+    return symbols.shortened(hazards).tobytes() + symbols.with_length(words)
 
 
 def _decode_fields(reader: Reader, count: int) -> Patterns:
@@ -288,18 +280,18 @@ def _decode_fields(reader: Reader, count: int) -> Patterns:
     extra, coded, signed = flags & 7, flags >> 3 & 1, flags >> 4 & 1
     if flags > 31:
         raise WireError(f"the flags of floats are {flags}, which means nothing")
-    exponent_of = np.flatnonzero(np.unpackbits(tables.read_bytes(reader, 32, "exponents"))).astype(np.uint8)
+    exponent_of = np.flatnonzero(np.unpackbits(symbols.read_bytes(reader, 32, "exponents"))).astype(np.uint8)
     if not 0 < len(exponent_of) <= count:
         raise WireError(f"{count} floats are coded with {len(exponent_of)} exponents")
     if extra > fields.most_extra(count, len(exponent_of)):
         raise WireError(f"{extra} bits of mantissas are coded, which is too many for {count} floats")
     tops = symbols.decode(reader, count, _levels(len(exponent_of), extra), "exponents")
-    own = fields.own_ranks(tops, extra) if coded or signed else tops.view(np.uint8)
+    own = (tops >> extra).astype(np.uint8) if coded or signed else tops.view(np.uint8)
     ends = _decode_ends(reader, own, exponent_of, 23 - extra) if coded else np.zeros(0, np.uint16)
     signs = np.zeros(0, np.uint8)
     if signed:
         data = reader.array("u1", reader.varint("the length of signs", most=reader.remaining), "signs")
-        signs = signs_.read(data, (exponent_of == 0).astype(np.uint8)[own])
+        signs = fields.read_signs(data, (exponent_of == 0).astype(np.uint8)[own])
     plain = fields.count_plain(ends, 23 - extra) if coded else count * (23 - extra)
     rest = bytes(reader.take((plain + (0 if signed else count) + 7) // 8, "mantissas"))
     words = np.frombuffer(rest + bytes(-len(rest) % 4), "<u4").astype(np.uint32)
@@ -308,7 +300,7 @@ def _decode_fields(reader: Reader, count: int) -> Patterns:
 
 def _decode_ends(reader: Reader, own: Contexts, exponent_of: Contexts, width: int) -> Symbols:
     """Decode the number of trailing zeros of each mantissa, given the rank of its exponent."""
-    hazards = tables.read_bytes(reader, fields.PLACES, "zeros at the end")
+    hazards = symbols.read_bytes(reader, fields.PLACES, "zeros at the end")
     bits = _zero_bits(len(own), exponent_of)
     stream = symbols.read_words(reader, len(own), "zeros at the end")
     freq = rans.frequencies(_zero_weights(hazards, exponent_of, width), bits)

@@ -27,23 +27,17 @@ import xxhash
 
 from sparsona.errors import MissingReference, WireError
 from sparsona.message import Message, Part, Stamp
-from sparsona.wire import parts
-from sparsona.wire.buffers import Piece, Reader, varint
-from sparsona.wire.kinds import PackingName, Tensors
-from sparsona.wire.ledger import Ledger
-from sparsona.wire.parts import AGAINST
+from sparsona.wire import kinds
+from sparsona.wire.buffers import Ledger, Piece, Reader, varint
+from sparsona.wire.kinds import AGAINST, PackingName, Tensors
 from sparsona.wire.references import FINGERPRINT, Reference, content, made_of
 
 MAGIC = b"\xb7S"
 VERSION = 4
-CHECKSUM = 4
-"""Bytes of a checksum."""
-
+CHECKSUM = 4  # bytes of a checksum
 _STAMP_MOST = 2**62
-_SHORTEST = 2 + 1 + 3 + 1 + 4
-"""Bytes of a message without parts."""
-LONGEST_EMPTY = 32
-"""Bytes. A longer frame has parts, while rounds and phases are below 2**41."""
+_SHORTEST = 2 + 1 + 3 + 1 + 4  # bytes of a message without parts
+LONGEST_EMPTY = 32  # Bytes. A longer frame has parts, while rounds and phases are below 2**41.
 
 
 @dataclass(frozen=True)
@@ -103,39 +97,30 @@ class EncodeCache:
 
     def __init__(self) -> None:
         self._kept: dict[tuple[Any, ...], tuple[int, Piece]] = {}
-        self._last: tuple[tuple[Any, ...], _Parts] | None = None
+        self._last: tuple[tuple[Any, ...], tuple[Piece, bool]] | None = None
 
     def parts(
         self, parts: Mapping[str, Part], layout: Tensors | None, packing: PackingName, known: Mapping[str, Part]
-    ) -> _Parts:
-        """Return all parts of a message as bytes. The same objects as last time are recognised at once."""
+    ) -> tuple[Piece, bool]:
+        """Return what :func:`_encode_parts` does. The same objects as last time are recognised at once."""
         asked = (layout, packing, *parts.items(), *((name, known.get(name)) for name in parts))
         if self._last is None or not _all_same(self._last[0], asked):
-            found = _encode_parts(self.encode, parts, layout, packing, known)
-            self._last = asked, _Parts((b"".join(found.chunks),), found.ledger, found.uses)
+            found, uses = _encode_parts(self.encode, parts, layout, packing, known)
+            self._last = asked, (Piece((found.data,), found.ledger), uses)
         return self._last[1]
 
     def encode(
         self, part: Part, layout: Tensors | None, packing: PackingName, base: Part | None = None
     ) -> tuple[int, Piece]:
-        """Encode a part as :func:`sparsona.wire.parts.encode` does, with the cache."""
+        """Encode a part as :func:`sparsona.wire.kinds.encode` does, with the cache."""
         if isinstance(part, int | float):
-            return parts.encode(part, layout, packing)
+            return kinds.encode(part, layout, packing)
         asked = layout, packing, content(part), content(base)
-        found = self._kept.pop(asked, None) or parts.encode(part, layout, packing, base)
+        found = self._kept.pop(asked, None) or kinds.encode(part, layout, packing, base)
         self._kept[asked] = found
         if len(self._kept) > self.KEPT:
             del self._kept[next(iter(self._kept))]
         return found
-
-
-@dataclass(frozen=True)
-class _Parts:
-    """The parts of a message as bytes; `uses` is true if one of them is coded against a reference."""
-
-    chunks: tuple[bytes | memoryview, ...]
-    ledger: Ledger
-    uses: bool
 
 
 def _all_same(some: tuple[Any, ...], others: tuple[Any, ...]) -> bool:
@@ -191,11 +176,11 @@ def encode(
     """
     known: Mapping[str, Part] = {} if reference is None else reference.parts
     if cache is None:
-        found = _encode_parts(parts.encode, message.parts, layout, packing, known)
+        found, uses = _encode_parts(kinds.encode, message.parts, layout, packing, known)
     else:
-        found = cache.parts(message.parts, layout, packing, known)
-    named = reference.fingerprint if reference is not None and found.uses else b""
-    count = varint(2 * len(message) + found.uses)
+        found, uses = cache.parts(message.parts, layout, packing, known)
+    named = reference.fingerprint if reference is not None and uses else b""
+    count = varint(2 * len(message) + uses)
     start = MAGIC + bytes([VERSION]) + _encode_stamp(message.stamp) + count + named
     pieces = (start, *found.chunks, _checksum(start, *found.chunks))
     ledger = Ledger.sum((found.ledger,), len(start) + CHECKSUM)
@@ -208,7 +193,8 @@ def _encode_parts(
     layout: Tensors | None,
     packing: PackingName,
     known: Mapping[str, Part],
-) -> _Parts:
+) -> tuple[Piece, bool]:
+    """Return the parts of a message as bytes, and whether one of them is coded against a reference."""
     chunks: list[bytes | memoryview] = []
     ledgers, header, uses = [], 0, False
     for name, part in parts.items():
@@ -218,7 +204,7 @@ def _encode_parts(
         header += len(start)
         chunks += (start, *body.chunks)
         ledgers.append(body.ledger)
-    return _Parts(tuple(chunks), Ledger.sum(ledgers, header), uses)
+    return Piece(tuple(chunks), Ledger.sum(ledgers, header)), uses
 
 
 def _checksum(*data: bytes | memoryview) -> bytes:
@@ -325,7 +311,7 @@ def _decode_parts(reader: Reader, count: int, layout: Tensors | None, reference:
         name = _decode_name(reader)
         if name in found:
             raise WireError(f"two parts are called {name!r}")
-        found[name] = parts.decode(kind, reader, layout, known.get(name))
+        found[name] = kinds.decode(kind, reader, layout, known.get(name))
         used |= kind >= AGAINST
     if reader.remaining:
         raise WireError(f"{reader.remaining} bytes follow the last part")

@@ -9,8 +9,6 @@ a symbol of the rANS coder. Gaps of `top` symbols and more are split again: the 
 positions and for more to come. That costs nothing extra, for a geometric gap has no memory.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -26,17 +24,13 @@ from sparsona.wire.buffers import Reader, varint
 from sparsona.wire.rans import Ints, Symbols, Words
 from sparsona.wire.symbols import to_bytes
 
-BITS = 12
-"""Frequencies are out of 2**12."""
-
+BITS = 12  # frequencies are out of 2**12
 _SYMBOLS = 256
 """More than a table has: the probability of a symbol is at least 1/64, and the last one stands for 1/16 of all gaps."""
 
 _ONE = 1 << 30
 
-_TWO = 1024
-"""For this many positions and more, two interleaved states are used: faster, at four extra bytes."""
-
+_TWO = 1024  # for this many positions and more, two interleaved states are used: faster, at four extra bytes
 PlainWords = npt.NDArray[np.uint32]
 
 

@@ -15,11 +15,9 @@ from sparsona.message import Message, Part, Positions, Sparse
 from sparsona.wire.frame import Limit
 from sparsona.wire.references import made_of, same, same_objects
 
-EVERY = 100
-"""Of this many frames one is decoded and compared."""
+EVERY = 100  # of this many frames one is decoded and compared
 
-BUDGET = 32 * 2**20
-"""Bytes of messages that are remembered; the oldest are forgotten beyond it."""
+BUDGET = 32 * 2**20  # bytes of messages that are remembered; the oldest are forgotten beyond it
 
 
 class KnownFrames:

@@ -3,8 +3,6 @@
 A reader learns from a code where the next one begins. It waits for that in one lane while it reads in the others.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 
@@ -17,15 +15,9 @@ Entries = npt.NDArray[np.uint32]
 byte).
 """
 
-LIMIT = 10
-"""The longest code in bits."""
-
-ONLY = LIMIT + 1
-"""Marks the only symbol of its table, whose code takes no bits."""
-
-UNKNOWN = 15 << 16
-"""The entry of a code that is not in its table. It takes no bits."""
-
+LIMIT = 10  # the longest code in bits
+ONLY = LIMIT + 1  # marks the only symbol of its table, whose code takes no bits
+UNKNOWN = 15 << 16  # The entry of a code that is not in its table. It takes no bits.
 SLACK = 128
 """Bytes that stand behind the last lane: a reader looks for its end from time to time only. Between two looks,
 :mod:`sparsona.wire.differences` reads at most 86 bytes beyond the end.

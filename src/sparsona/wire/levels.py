@@ -11,8 +11,6 @@ Each tensor that is not empty starts with one bit: 1 if it follows as plain floa
 Runs are runs of bit patterns: -0.0 is not 0.0.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -35,17 +33,9 @@ def runs(values: Vector) -> tuple[Ints, Patterns, Ints]:
     starts = np.flatnonzero(np.concatenate(([True], patterns[1:] != patterns[:-1])))
     lengths = np.diff(starts, append=len(patterns))
     # negative numbers descend as patterns: inverted, patterns sort as numbers do
-    order = _turn(patterns[starts])
-    levels, which = np.unique(order, return_inverse=True)
-    return lengths, _turn_back(levels), which.astype(np.int64)
-
-
-def _turn(patterns: Patterns) -> Patterns:
-    return np.where(patterns >> 31, ~patterns, patterns | np.uint32(1 << 31)).astype(np.uint32)
-
-
-def _turn_back(order: Patterns) -> Patterns:
-    return np.where(order >> 31, order & np.uint32(2**31 - 1), ~order).astype(np.uint32)
+    own, top = patterns[starts], np.uint32(1 << 31)
+    order, which = np.unique(np.where(own & top, ~own, own | top), return_inverse=True)
+    return lengths, np.where(order & top, order ^ top, ~order), which.astype(np.int64)
 
 
 def bits(values: Vector) -> int:
@@ -56,8 +46,10 @@ def bits(values: Vector) -> int:
     """
     lengths, levels, _ = runs(values)
     count = len(levels)
-    steps = (len(lengths) - 1) * _width(count - 1)
-    return gamma_bits(np.array([len(lengths), count])) + 32 * count + _width(count) + steps + gamma_bits(lengths[:-1])
+    steps = (len(lengths) - 1) * _bits_for(count - 1)
+    return (
+        gamma_bits(np.array([len(lengths), count])) + 32 * count + _bits_for(count) + steps + gamma_bits(lengths[:-1])
+    )
 
 
 @compiled
@@ -70,11 +62,6 @@ def gamma_bits(numbers: Ints) -> int:
             number >>= 1
             total += 2
     return total
-
-
-def _width(choices: int) -> int:
-    """Return ceil(log2 choices)."""
-    return max(0, choices - 1).bit_length()
 
 
 def encode(sizes: Sequence[int], values: Vector, floats: Callable[[Vector], bytes]) -> bytes:
@@ -130,6 +117,7 @@ def decode(reader: Reader, sizes: Sequence[int]) -> Vector:
 
 @compiled
 def _bits_for(choices: int) -> int:
+    """Return ceil(log2 choices)."""
     count = 0
     while choices - 1 >> count > 0:
         count += 1

@@ -6,8 +6,6 @@ number are left out; a plane is entropy-coded where that is smaller. A float16 h
 sign, exponent and two mantissa bits.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -26,8 +24,7 @@ _LEVELS = np.arange(256, dtype=np.uint8)
 _FEW = 32
 
 
-Chunks: TypeAlias = tuple[bytes | memoryview, ...]
-"""Bytes in pieces that follow each other."""
+Chunks: TypeAlias = tuple[bytes | memoryview, ...]  # bytes in pieces that follow each other
 
 
 def plain(values: Numbers) -> Chunks:

@@ -6,8 +6,6 @@ real updates. A set of more than half of the positions is written as the absent 
 An empty set and a full one take no byte.
 """
 
-from __future__ import annotations
-
 import math
 import zlib
 from collections.abc import Sequence
@@ -20,18 +18,15 @@ from sparsona.bits import bitmap, places
 from sparsona.compiled import KERNEL
 from sparsona.errors import WireError
 from sparsona.message import IndexSet
-from sparsona.wire import gaps, grid, rans, rows
+from sparsona.wire import gaps, grid, rans
 from sparsona.wire.buffers import Bytes, Piece, Reader, varint
 
 BITMAP, LIST, GAPS, TENSOR_GAPS, GRID = range(5)
 _ABSENT = 16
 _LAYOUT = 32
 
-MOST = 2**31 - 1
-"""The longest vector whose positions can be sent."""
-
-_ALWAYS = 65536
-"""Masks up to this length are always tried as a grid; longer ones only if a sample shows structure."""
+MOST = 2**31 - 1  # the longest vector whose positions can be sent
+_ALWAYS = 65536  # masks up to this length are always tried as a grid; longer ones only if a sample shows structure
 
 
 @lru_cache(maxsize=1024)
@@ -53,10 +48,7 @@ def plain(size: int, indices: IndexSet, tensors: Sequence[int] | None) -> Piece:
 
 
 def encode(size: int, indices: IndexSet, tensors: Sequence[int] | None) -> Piece:
-    """Encode the set `indices` of 0 .. size - 1. The receiver knows `size` and the number of indices.
-
-    `tensors` are the lengths of the tensors that make up `size`, if both sides know them.
-    """
+    """Encode the set `indices` of 0 .. size - 1. `tensors` are the lengths of its tensors, if both sides know them."""
     _check(size)
     if len(indices) in (0, size):
         return Piece.positions(b"", 0.0)
@@ -64,9 +56,9 @@ def encode(size: int, indices: IndexSet, tensors: Sequence[int] | None) -> Piece
     counts, known = by_tensor(size, indices, tensors)
     mask = np.zeros(size, np.uint8)
     mask[indices] = 1
-    widths, structured = rows.survey(mask, indices, known, counts)
+    widths, structured = grid.survey(mask, indices, known, counts)
     # the cost of gaps is known beforehand to a few bytes: only the better of the two is coded, if it may win
-    head = _tensor_head(known, counts)
+    head = fingerprint(known) + b"".join(varint(k) for k in counts[:-1])
     whole, split = _gap_bits((size,), (len(indices),)), _gap_bits(known, counts) + 8 * len(head)
     best, room = b"", 1 + (_plain_bits(size, len(indices)) + 7) // 8
     if structured or size <= _ALWAYS:
@@ -104,17 +96,16 @@ def _ends(tensors: tuple[int, ...]) -> rans.Ints:
 
 
 def decode(reader: Reader, size: int, count: int, tensors: Sequence[int] | None) -> IndexSet:
-    """Return the next set of `count` out of `size` positions, sorted and distinct.
-
-    Raises `WireError` if the bytes cannot be such a set. The caller has claimed `size`.
-    """
+    """Return the next set of `count` of `size` positions, sorted and distinct. The caller has claimed `size`."""
     if size > MOST:
         raise WireError(f"positions in a vector of {size} entries cannot be; at most {MOST} are possible")
     if count in (0, size):
         return np.arange(count)
     way = reader.byte("the coding of positions")
     if way == BITMAP:
-        out = _decode_bitmap(reader, size)
+        out = places(reader.array("u1", (size + 7) // 8, "a bitmap"))
+        if len(out) and out[-1] >= size:
+            raise WireError("a bitmap goes on beyond its end")
     elif way in (LIST, LIST | _ABSENT):
         out = _decode_list(reader, size, count, absent=way != LIST)
     elif way == GAPS:
@@ -167,13 +158,6 @@ def _encode_plain(size: int, indices: IndexSet) -> bytes:
     return bytes([LIST | absent * _ABSENT]) + packed.tobytes()
 
 
-def _decode_bitmap(reader: Reader, size: int) -> IndexSet:
-    found = places(reader.array("u1", (size + 7) // 8, "a bitmap"))
-    if len(found) and found[-1] >= size:
-        raise WireError("a bitmap goes on beyond its end")
-    return found
-
-
 def _decode_list(reader: Reader, size: int, count: int, absent: bool) -> IndexSet:
     width, few = (size - 1).bit_length(), size - count if absent else count
     if few * width >= size:
@@ -201,10 +185,6 @@ def _gap_bits(tensors: tuple[int, ...], counts: tuple[int, ...]) -> int:
     return sum(rans.entropy(pair) for pair in pairs) >> 12
 
 
-def _tensor_head(tensors: tuple[int, ...], counts: Sequence[int]) -> bytes:
-    return fingerprint(tensors) + b"".join(varint(k) for k in counts[:-1])
-
-
 def _tensor_counts(reader: Reader, tensors: Sequence[int], count: int) -> list[int]:
     counts = [reader.varint("the number of positions in a tensor", most=size) for size in tensors[:-1]]
     counts.append(count - sum(counts))
@@ -214,7 +194,7 @@ def _tensor_counts(reader: Reader, tensors: Sequence[int], count: int) -> list[i
 
 
 def _encode_grid(mask: Bytes, tensors: tuple[int, ...], widths: list[int], shared: bool, below: int) -> bytes | None:
-    rows_of = b"".join(varint(w) for w, n in zip(widths, tensors, strict=True) if n >= rows.SMALLEST)
+    rows_of = b"".join(varint(w) for w, n in zip(widths, tensors, strict=True) if n >= grid.SMALLEST)
     start = bytes([GRID | _LAYOUT]) + fingerprint(tensors) + rows_of if shared else bytes([GRID]) + rows_of
     body = grid.write(mask, _ends(tensors), np.array(widths, np.int64), max(0, below - len(start)))
     out = start + varint(len(body)) + body.tobytes()
@@ -222,7 +202,7 @@ def _encode_grid(mask: Bytes, tensors: tuple[int, ...], widths: list[int], share
 
 
 def _decode_grid(reader: Reader, tensors: Sequence[int], count: int) -> IndexSet:
-    widths = [reader.varint("the length of a row", most=n) if n >= rows.SMALLEST else 1 for n in tensors]
+    widths = [reader.varint("the length of a row", most=n) if n >= grid.SMALLEST else 1 for n in tensors]
     if any(w == 0 or n % w for w, n in zip(widths, tensors, strict=True)):
         raise WireError("the length of a row does not divide the length of its tensor")
     body = reader.array("u1", reader.varint("the length of a grid", most=reader.remaining), "a grid")

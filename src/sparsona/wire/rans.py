@@ -5,8 +5,6 @@ is its frequency out of 2**bits, under the table of its context. Frequencies are
 carries or that follow from integers in it, so encoder and decoder agree on every machine.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -20,8 +18,7 @@ Contexts = npt.NDArray[np.uint8]
 Words = npt.NDArray[np.uint16]
 Inverses = npt.NDArray[np.uint64]
 
-FLOOR = 1 << 16
-"""States live in FLOOR .. FLOOR**2 - 1 and start at FLOOR."""
+FLOOR = 1 << 16  # States live in FLOOR .. FLOOR**2 - 1 and start at FLOOR.
 
 
 @compiled

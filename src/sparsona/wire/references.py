@@ -17,8 +17,7 @@ import xxhash
 
 from sparsona.message import Part
 
-FINGERPRINT = 8
-"""Bytes of a fingerprint."""
+FINGERPRINT = 8  # bytes of a fingerprint
 
 
 @dataclass(frozen=True, eq=False)

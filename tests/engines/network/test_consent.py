@@ -13,10 +13,8 @@ from flower_helpers import Federation
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sparsona.engines.network.consent import Consent, Terms
-from sparsona.engines.network.node import CONSENT, Node
-from sparsona.engines.network.owner import accepted
-from sparsona.engines.network.rules import Rules
+from sparsona.engines.network.consent import Consent, Rules, Terms
+from sparsona.engines.network.node import CONSENT, Node, accepted
 from sparsona.errors import InputError
 from sparsona.experiment import build, to_toml
 from sparsona.partition._split import Split

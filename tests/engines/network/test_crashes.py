@@ -57,7 +57,7 @@ def test_a_superlink_killed_in_a_run_goes_on_where_it_stopped(local: LoopbackFed
     prepared = prepared_for("fedpse", rounds=4)
     thread, problems = in_background(local, prepared, "resumed")
     wait_for(lambda: '"round":2' in records_of(local, "resumed"))
-    os.kill(local.server.pid, signal.SIGKILL)
+    os.kill(local.server.link.pid, signal.SIGKILL)
     thread.join(LONG)
     assert problems
     local.server.close()

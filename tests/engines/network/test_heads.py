@@ -19,8 +19,8 @@ from mutations import mutated
 from sparsona.engines.network import engine as engine_module
 from sparsona.engines.network import heads
 from sparsona.engines.network.carrier import Parcel, Returned
+from sparsona.engines.network.consent import Rules
 from sparsona.engines.network.flower.started.sparsona_records import BadParcel, Head, from_text
-from sparsona.engines.network.rules import Rules
 from sparsona.errors import RunError, WireError
 from sparsona.federation.gate import heaviest
 from sparsona.runs.directory import RunDirectory

@@ -20,10 +20,10 @@ from sparsona.data.schema.text import pack_text, text_in
 from sparsona.engines.network import engine as engine_module
 from sparsona.engines.network import memory as memory_module
 from sparsona.engines.network.carrier import Parcel, Returned
+from sparsona.engines.network.consent import Rules
 from sparsona.engines.network.flower.started.sparsona_pauses import Pauses
 from sparsona.engines.network.node import CONSENT
 from sparsona.engines.network.own_data import SHARE, OwnFormat
-from sparsona.engines.network.rules import Rules
 from sparsona.engines.network.serverapp import NetworkRun
 from sparsona.errors import InputError, RunError
 from sparsona.experiment import to_toml

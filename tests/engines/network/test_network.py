@@ -19,6 +19,7 @@ from network_helpers import LONG, check, log_of, prepared_for, processes_of, thr
 
 pytest.importorskip("flwr", reason='the network needs Flower: pip install "sparsona[flower]"')
 
+from sparsona.engines.network.consent import Rules
 from sparsona.engines.network.deploy import LOCALHOST, LoopbackFederation, submit
 from sparsona.engines.network.flower.connection import MEMORY, NOT_LET_IN, PER_WEIGHT, plain_words
 from sparsona.engines.network.flower.processes import STARTED, SUPERNODE, Child, environment, free_port, supernode
@@ -31,7 +32,6 @@ from sparsona.engines.network.flower.started.sparsona_records import (
     to_record,
 )
 from sparsona.engines.network.keys import CA, make_certificates, make_node_key
-from sparsona.engines.network.rules import Rules
 from sparsona.prepare import Prepared
 from sparsona.runs.directory import RunDirectory
 

@@ -15,9 +15,8 @@ import sparsona
 from sparsona.chance import Chance
 from sparsona.engines.inprocess import InProcess
 from sparsona.errors import Diverged, InputError
-from sparsona.federation.assembly import assemble
 from sparsona.federation.evaluation import LAST_ROUND
-from sparsona.federation.rounds import Rounds
+from sparsona.federation.rounds import Rounds, assemble
 from sparsona.federation.schedule import EVERYONE, Plan
 from sparsona.layout import Layout
 from sparsona.message import IndexSet, Message, Sparse, Stamp, Vector

@@ -14,9 +14,8 @@ import sparsona
 from sparsona.chance import Chance
 from sparsona.engines.inprocess import InProcess
 from sparsona.errors import InputError
-from sparsona.federation.assembly import assemble
 from sparsona.federation.evaluation import LAST_ROUND
-from sparsona.federation.rounds import Rounds
+from sparsona.federation.rounds import Rounds, assemble
 from sparsona.federation.schedule import EVERYONE, Plan, Schedule
 from sparsona.message import Levels, Message
 from sparsona.method import Arrival, ClientGraph, ClientId, ServerContext

@@ -22,9 +22,8 @@ import numpy.typing as npt
 
 from sparsona.errors import Diverged
 from sparsona.files import write_atomically
-from sparsona.many import Planned, RunEnded, Watcher, run_many
-from sparsona.many.choice import place_for
-from sparsona.many.plan import Loader, RunPlan
+from sparsona.many import Loader, Planned, RunEnded, RunPlan, Watcher, run_many
+from sparsona.many.processes import place_for
 from sparsona.prepare import Prepared
 from sparsona.report.measured import measurements
 from sparsona.result import load

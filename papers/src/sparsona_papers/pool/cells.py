@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 
 from sparsona.errors import Diverged
-from sparsona.many.plan import Loader
+from sparsona.many import Loader
 from sparsona.report.measured import mean_score, measure
 from sparsona.result import load
 from sparsona_papers._runs import runner_of

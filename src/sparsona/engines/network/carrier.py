@@ -5,8 +5,6 @@ numbers its messages, pings silent nodes and sends again. A node refuses a messa
 answered. Both are written once, here and in :mod:`sparsona.engines.network.engine`, for every carrier.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,20 +18,14 @@ from sparsona.files import write_atomically
 from sparsona.method import ClientId
 
 Answer = tuple[Head, bytes]
-Body = Callable[[int], bytes]
-"""Reads the body of a message; its argument is the largest accepted size in bytes."""
-REMEMBERED = 64
-"""Numbers of answered messages that a node keeps."""
-HIGHEST = 2**53
-"""The largest message number: JSON keeps integers exactly up to it."""
+Body = Callable[[int], bytes]  # reads the body of a message; its argument is the largest accepted size in bytes
+REMEMBERED = 64  # numbers of answered messages that a node keeps
+HIGHEST = 2**53  # the largest message number: JSON keeps integers exactly up to it
 
 
 @dataclass(frozen=True)
 class Parcel:
-    """A message to a client's node. The loop gives each client's messages growing numbers.
-
-    No reply is awaited after `ttl` seconds.
-    """
+    """A message to a client's node, with a growing number. No reply is awaited after `ttl` seconds."""
 
     client: ClientId
     number: int
@@ -56,10 +48,8 @@ class Returned:
 class Carrier(Protocol):
     """Sends parcels, and returns the replies to the named ones."""
 
-    idle: float
-    """The longest pause between two pulls, in seconds."""
-    silence: float
-    """Seconds without a reply after which a node gets a ping."""
+    idle: float  # the longest pause between two pulls, in seconds
+    silence: float  # seconds without a reply after which a node gets a ping
 
     @property
     def clients(self) -> Sequence[ClientId]:

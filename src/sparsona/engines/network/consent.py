@@ -1,4 +1,4 @@
-"""The owner's decisions about its rows, kept on its own disk: the secret, the split, the accepted questions.
+"""The owner's rules, and its decisions about its rows, kept on its own disk: secret, split, accepted questions.
 
 A question holds everything on which the statistics before round 1 depend: the rows, their split and the declared
 columns. Only an accepted question is answered, and always with the same bytes. The organiser has no influence on the
@@ -17,21 +17,24 @@ from typing import Any
 
 import numpy as np
 
+from sparsona.base import is_file
 from sparsona.chance import Chance
+from sparsona.data import PATHS
 from sparsona.data.dataset import ClientSplit
 from sparsona.data.schema.columns import Columns
+from sparsona.engines.network.setup import check_networkable
 from sparsona.errors import InputError, RunError, one_line
 from sparsona.experiment import Experiment, build, read
 from sparsona.files import sync, write_atomically, write_private
 from sparsona.method import ClientId
 from sparsona.partition._split import Split
+from sparsona.registry import split_spec
+from sparsona.words import counted
 
-LENGTH = 32
-"""Bytes of the secret, and hexadecimal digits of a fingerprint."""
+LENGTH = 32  # bytes of the secret, and hexadecimal digits of a fingerprint
 
 
-Told = tuple[dict[str, Any], bytes]
-"""A head and the description of the columns."""
+Told = tuple[dict[str, Any], bytes]  # a head and the description of the columns
 
 
 @dataclass(frozen=True)
@@ -180,10 +183,7 @@ def _hash(data: bytes) -> str:
 
 
 def _secret(file: Path) -> bytes:
-    """Return the owner's secret; create it at the first start.
-
-    It is random bytes in a file that only the owner's account can read.
-    """
+    """Return the owner's secret: random bytes that only the owner's account can read, made at the first start."""
     if not file.exists():
         partial = file.with_name(f"{file.name}.part")
         write_private(partial, secrets.token_bytes(LENGTH))
@@ -194,3 +194,50 @@ def _secret(file: Path) -> bytes:
     if len(found) != LENGTH:
         raise RunError(f"{file} is damaged: start the node with another --state")
     return found
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The limits that an owner sets. Empty `methods` allow every method."""
+
+    methods: tuple[str, ...] = ()
+    most_epochs: int = 20
+    most_weights: int = 10**8
+    scores: bool = True
+    model: bool = False
+    least_rows: int = 20
+    most_rounds: int = 1000
+    most_proposals: int = 100
+    epsilon: float | None = None
+    """The privacy budget over all runs; None: the owner has none, and a run may bring its own."""
+    delta: float = 1e-6
+
+    def check(self, experiment: Experiment) -> None:
+        """Raise `InputError` if the owner does not allow this experiment, whatever the rows are."""
+        check_networkable(experiment)
+        if self.methods and experiment.method not in self.methods:
+            raise InputError(f"the owner allows {', '.join(self.methods)}, not {experiment.method}")
+        if experiment.rounds > self.most_rounds:
+            raise InputError(f"the owner allows {counted(self.most_rounds, 'round')}, not {experiment.rounds}")
+        if self.least_rows > 1:
+            experiment.training.check_least(self.least_rows)
+        if is_file(experiment.base):
+            raise InputError("the base is named by its hash, not by a file of the owner")
+        for option, value in experiment.options.items():
+            if isinstance(value, str) and split_spec(value)[0] in PATHS:
+                raise InputError(f"{option} = {value!r} names a file of the owner: only --data is read")
+
+    def check_epochs(self, experiment: Experiment, examples: int) -> None:
+        """Raise `InputError` if a round makes more passes over `examples` training rows than the owner allows."""
+        passes = experiment.training.most_examples(examples) / max(1, examples)
+        if passes > self.most_epochs:
+            raise InputError(f"the owner allows {counted(self.most_epochs, 'epoch')} a round, not {passes:.1f}")
+
+
+def in_words(experiment: Experiment) -> str:
+    """Describe a proposal for the owner."""
+    config = experiment.training
+    return (
+        f"{experiment.method} {experiment.options or ''} on model {experiment.model}, "
+        f"{counted(experiment.rounds, 'round')} of {counted(config.epochs, 'epoch')}"
+    )

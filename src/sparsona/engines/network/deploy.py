@@ -1,7 +1,5 @@
 """Submit an experiment to a SuperLink, or start a whole federation on this machine."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil
@@ -15,8 +13,15 @@ from typing import TypeVar
 
 from sparsona.data import absolute
 from sparsona.data.dataset import Federation
-from sparsona.engines.network.flower.bundle import write_bundle
-from sparsona.engines.network.flower.processes import COMPLETED, Child, Flwr, command_of, free_port, stop_all
+from sparsona.engines.network.flower.processes import (
+    COMPLETED,
+    Child,
+    Flwr,
+    command_of,
+    free_port,
+    stop_all,
+    write_bundle,
+)
 from sparsona.engines.network.flower.server import Server
 from sparsona.engines.network.keys import CA, make_certificates, make_node_key
 from sparsona.engines.network.own_data import SHARE, own_file, write_share
@@ -55,8 +60,7 @@ class LocalNodes(ABC):
     folder: Path
     clients: Sequence[ClientId]
     options: Sequence[str] = ()
-    script: Path = SPARSONA
-    """The script that is started as the command `sparsona`."""
+    script: Path = SPARSONA  # the script that is started as the command `sparsona`
     nodes: dict[ClientId, Child] = field(init=False, default_factory=dict)
 
     def start(self) -> None:

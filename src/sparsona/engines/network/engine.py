@@ -1,7 +1,5 @@
 """The engine on a network: sends jobs as messages and returns the outcomes that arrive by the deadline."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import math
@@ -28,22 +26,15 @@ from sparsona.wire.known import KnownFrames
 
 log = logging.getLogger(__name__)
 
-SOON = 0.1
-"""Seconds between two pulls after a reply. Without replies the pause grows, up to the carrier's `idle`."""
-RETRY = 2.0
-"""Seconds before a message is sent again to an unreachable node. The pause grows with each attempt."""
-PING_TTL = 60.0
-"""Seconds that a ping waits for its node."""
-MOST_DOUBLED = 6
-"""Limit on doublings of the pause between pings: a node may train for hours, or be away for days."""
+SOON = 0.1  # Seconds between two pulls after a reply. Without replies the pause grows, up to the carrier's `idle`.
+RETRY = 2.0  # Seconds before a message is sent again to an unreachable node. The pause grows with each attempt.
+PING_TTL = 60.0  # seconds that a ping waits for its node
+MOST_DOUBLED = 6  # limit on doublings of the pause between pings: a node may train for hours, or be away for days
 
 
 @dataclass(frozen=True)
 class PendingMessage:
-    """A message on its way to a client. Its reply is awaited until the second `until` on the clock.
-
-    No ping is sent before the second `silent_until`.
-    """
+    """A message on its way. Its reply is awaited until the second `until`; no ping is sent before `silent_until`."""
 
     client: ClientId
     head: Head

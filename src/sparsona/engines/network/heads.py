@@ -4,8 +4,6 @@ A head is the small JSON object beside a frame. It reaches the other side's code
 number is finite and bounded, each text and list has a longest length, and unknown keys are refused.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, TypeVar
@@ -20,15 +18,12 @@ from sparsona.metrics._named import in_percent
 from sparsona.version import __version__
 from sparsona.wire import Ledger
 
-MOST_ROWS = 10**9
-"""Largest number of rows that one client may declare."""
+MOST_ROWS = 10**9  # largest number of rows that one client may declare
 MOST_CLIENTS = 10**5
 LONGEST_NAME = 1000
 LONGEST_EXPERIMENT = 2**18
 LONGEST_WHY = 500
-LARGEST = 1e30
-"""Largest score, loss, duration or bound. Sums and squares of such numbers stay finite."""
-
+LARGEST = 1e30  # Largest score, loss, duration or bound. Sums and squares of such numbers stay finite.
 Count = Annotated[int, Field(strict=True, ge=0, le=2**53)]
 Rows = Annotated[int, Field(strict=True, ge=0, le=MOST_ROWS)]
 Amount = Annotated[float, Field(strict=True, ge=0, le=LARGEST, allow_inf_nan=False)]
@@ -39,8 +34,7 @@ Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
 Text = Annotated[str, Field(max_length=LONGEST_EXPERIMENT)]
 Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Point = Annotated[str, Field(pattern=r"^(pre|post|ft)$")]
-Account = tuple[Count, Count, Count, Amount, Count, Count]
-"""The ledger of a frame, as a head carries it."""
+Account = tuple[Count, Count, Count, Amount, Count, Count]  # the ledger of a frame, as a head carries it
 
 
 class _Told(BaseModel):
@@ -176,10 +170,7 @@ def answer(head: Head, expected: type[H]) -> H:
 
 
 def greeting(head: Head) -> Greeting:
-    """Return the checked greeting of a node.
-
-    The version is checked first, since the heads of another version may differ.
-    """
+    """Return the checked greeting of a node; first its version, since the heads of another version may differ."""
     version = head.get("sparsona")
     if head["kind"] == "hello" and version != __version__:
         raise WireError(f"it has sparsona {printable(version, 20)}, the server {__version__}: install the same")

@@ -20,10 +20,8 @@ if TYPE_CHECKING:
 
 YEARS = 2
 CA, CERTIFICATE, KEY = "ca.crt", "server.pem", "server.key"
-PUBLIC = (b"ssh-", b"ecdsa-", b"sk-", b"-----BEGIN PUBLIC KEY")
-"""Beginnings of files that hold a public key."""
-MOST_KEY = 2**16
-"""Largest file of a key in bytes."""
+PUBLIC = (b"ssh-", b"ecdsa-", b"sk-", b"-----BEGIN PUBLIC KEY")  # beginnings of files that hold a public key
+MOST_KEY = 2**16  # largest file of a key in bytes
 
 
 def need_cryptography() -> None:

@@ -4,15 +4,14 @@ After a crash at any moment the files of the last finished turn are there. Files
 manifest, replaced atomically, names the valid ones.
 """
 
-from __future__ import annotations
-
 import hashlib
-import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from sparsona.errors import DataError, RunError, WireError
+from pydantic import TypeAdapter
+
+from sparsona.errors import DataError, RunError, WireError, one_line
 from sparsona.federation.delivery import ClientMemory, Order
 from sparsona.federation.references import ReferenceStore, usable
 from sparsona.files import sync, write_atomically, write_new
@@ -24,8 +23,7 @@ from sparsona.wire import Reference
 MANIFEST = "manifest.json"
 MOST_REFERENCES = 4
 """References kept while no reply is acknowledged. If one is missing, the server sends the whole downlink."""
-MOST_ROLLBACKS = 20
-"""Limit on how often a server may go back in a run and ask for other work from the same state."""
+MOST_ROLLBACKS = 20  # limit on how often a server may go back in a run and ask for other work from the same state
 SCORES_PER_ROUND = 3
 """Limit on evaluations per round. A server that may evaluate any number of models on the same rows can infer them."""
 
@@ -43,13 +41,16 @@ class Turn:
 
 @dataclass(frozen=True)
 class _TurnList:
-    memory: str = ""
-    number: int = 0
-    turns: tuple[Turn, ...] = ()
-    references: tuple[tuple[Order, str], ...] = ()
+    memory: str
+    number: int
+    turns: tuple[Turn, ...]
+    references: tuple[tuple[Order, str], ...]
     rows: str = ""
     rollbacks: int = 0
     scored: int = 0
+
+
+_AS_JSON = TypeAdapter(_TurnList)
 
 
 class NodeMemory:
@@ -70,7 +71,8 @@ class NodeMemory:
     @property
     def memory(self) -> ClientMemory:
         if self._memory is None:
-            self._memory = self._load(self._manifest.memory)
+            file = self._manifest.memory
+            self._memory = read_state(self._folder / file, self._fresh, self._client) if file else self._fresh
         return self._memory
 
     @property
@@ -146,14 +148,8 @@ class NodeMemory:
         self.references.files.keep(names)
         self.references.files.sweep()
 
-    def _load(self, name: str) -> ClientMemory:
-        if not name:
-            return self._fresh
-        found: ClientMemory = read_state(self._folder / name, self._fresh, self._client)
-        return found
-
     def _write(self, manifest: _TurnList) -> None:
-        write_atomically(self._file, json.dumps(asdict(manifest)))
+        write_atomically(self._file, _AS_JSON.dump_json(manifest))
         self._manifest = manifest
         wanted = {manifest.memory, *(name for turn in manifest.turns for name in (turn.before, turn.reply))}
         for path in self._folder.glob("*.*"):
@@ -173,15 +169,11 @@ def check_rows(folder: Path, client: str, rows: str) -> None:
 def _manifest_of(folder: Path) -> _TurnList:
     file = folder / MANIFEST
     if not file.exists():
-        return _TurnList()
+        return _TurnList("", 0, (), ())
     try:
-        raw = json.loads(file.read_bytes())
-        turns = tuple(Turn(**{**turn, "order": tuple(turn["order"])}) for turn in raw["turns"])
-        references = tuple((tuple(order), str(name)) for order, name in raw["references"])
-        counts = int(raw.get("rollbacks", 0)), int(raw.get("scored", 0))
-        return _TurnList(raw["memory"], raw["number"], turns, references, str(raw.get("rows", "")), *counts)
-    except (ValueError, KeyError, TypeError) as error:
-        raise RunError(f"{file} is damaged ({error!r}): start the node with another --state") from None
+        return _AS_JSON.validate_json(file.read_bytes())
+    except ValueError as error:
+        raise RunError(f"{file} is damaged ({one_line(error)}): start the node with another --state") from None
 
 
 def _hash(data: bytes) -> str:

@@ -4,55 +4,49 @@ It answers the messages of a carrier: a greeting with an experiment, the agreed 
 nothing that the owner has not allowed. Everything that leaves the machine is written into the owner's log.
 """
 
-from __future__ import annotations
-
 import json
 import logging
-from dataclasses import replace
+import sys
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from sparsona.data.dataset import Federation
 from sparsona.data.schema.agreed import schema_of
 from sparsona.data.schema.bounds import check_declared
 from sparsona.data.schema.exchange import LIMIT
 from sparsona.data.schema.schema import Schema
-from sparsona.engines.network.answers import description_of, may_tell
-from sparsona.engines.network.carrier import Answer, Body
-from sparsona.engines.network.consent import Consent, Question, Terms, Waiting, rows_hash
+from sparsona.engines.network.carrier import Answer, Body, OrderGuard
+from sparsona.engines.network.consent import Consent, Question, Rules, Terms, Waiting, in_words, rows_hash
 from sparsona.engines.network.flower.started.sparsona_records import BadParcel, Head
 from sparsona.engines.network.heads import Agreed, Greeting, ModelReady, Ping, Proposal, TurnOrder, question
 from sparsona.engines.network.memory import MANIFEST, NodeMemory, check_rows
 from sparsona.engines.network.own_data import AS_AGREED, SHARE, OwnData, OwnFormat, load_table, own_file, read_share
-from sparsona.engines.network.rules import Rules, in_words
-from sparsona.engines.network.session import Session
+from sparsona.engines.network.session import Session, description_of, may_tell
 from sparsona.engines.network.setup import fingerprint, outputs_of, setup_of
 from sparsona.errors import DataError, InputError, RunError, SparsonaError, WireError, one_line
 from sparsona.experiment import Experiment, build, parsed, to_toml
 from sparsona.federation.budget import mechanisms
 from sparsona.federation.delivery import ClientMemory
 from sparsona.federation.worker import Worker
-from sparsona.files import write_atomically
+from sparsona.files import alone, write_atomically
 from sparsona.method import ClientId, Method
 from sparsona.models._build import weights_of
 from sparsona.privacy.ledger import OwnerLedger
+from sparsona.terminal import LineFormatter
 from sparsona.version import __version__
 from sparsona.wire import decode
 
 log = logging.getLogger("sparsona.node")
 
-CONSENT = "owner"
-"""The folder of the owner's decisions, beside the folders of runs."""
-MOST_AGREED = 2**26
-"""Largest agreed schema in bytes."""
+RUNS, NUMBERS = "runs", "answered.json"
+CONSENT = "owner"  # the folder of the owner's decisions, beside the folders of runs
+MOST_AGREED = 2**26  # largest agreed schema in bytes
 
 
 class Node:
-    """One client's node. `folder` holds its memory, one folder per run.
-
-    `written` is the format of its file if it differs from the experiment.
-    """
+    """One client's node; `folder` holds its memory. `written` is its file's format, if not the experiment's."""
 
     def __init__(
         self,
@@ -142,7 +136,11 @@ class Node:
         self._prepared(own, frame, experiment)
         folder.mkdir(exist_ok=True)
         if (folder / MANIFEST).exists():
-            self._check_same(folder, experiment, clients, frame)
+            # other turns would be other questions about the same rows
+            before, _ = _experiment((folder / "experiment.toml").read_text(encoding="utf-8"))
+            same = clients == _clients(folder) and frame == (folder / "agreed").read_bytes()
+            if experiment.same_work(before) or not same:
+                raise WireError("this run has begun with other settings: choose another --name")
         write_atomically(folder / "agreed", frame)
         write_atomically(folder / "clients", json.dumps(clients))
         write_atomically(folder / "experiment.toml", to_toml(experiment))
@@ -209,13 +207,6 @@ class Node:
             raise InputError(f"the owner allows {self.rules.most_weights} weights, not {size}")
         return schema, federation
 
-    def _check_same(self, folder: Path, experiment: Experiment, clients: tuple[ClientId, ...], frame: bytes) -> None:
-        """Refuse another agreement for a run that has begun: its turns would be other questions about the same rows."""
-        before, _ = _experiment((folder / "experiment.toml").read_text(encoding="utf-8"))
-        there = _clients(folder)
-        if experiment.same_work(before) or clients != there or frame != (folder / "agreed").read_bytes():
-            raise WireError("this run has begun with other settings: choose another --name")
-
     def _of(self, run: str) -> Session:
         """Return the session of a run; after a restart it is rebuilt from the files on disk."""
         if self._session is not None and self._session.run == run:
@@ -257,3 +248,83 @@ def _clients(folder: Path) -> tuple[ClientId, ...]:
         return tuple(map(str, json.loads((folder / "clients").read_bytes())))
     except (ValueError, TypeError, RecursionError):
         raise RunError(f"{folder / 'clients'} is damaged: start the node with another --state") from None
+
+
+class Connection(Protocol):
+    """A node's connection to the server: by Flower, or through a mailbox."""
+
+    @property
+    def where(self) -> str:
+        """Return the connection in words, for the owner."""
+
+    def serve(self, guard: OrderGuard, state: Path, most_weights: int) -> None:
+        """Answer messages through the guard until the process is ended. `state` is the node's own folder."""
+
+
+@dataclass(frozen=True)
+class Owner:
+    """A node: its connection to the server, its rules, and the format of its file."""
+
+    client: ClientId
+    connection: Connection
+    data: Path
+    state: Path
+    rules: Rules
+    device: str = "cpu"
+    written: OwnFormat = AS_AGREED
+    terms: Terms = field(default_factory=Terms)
+    base: str = ""  # the owner's file of frozen weights, if any
+
+    def run(self) -> None:
+        """Serve until the process is ended."""
+        for path in (self.data, *([Path(self.base)] if self.base else [])):
+            if not path.exists():
+                raise InputError(f"there is no file {path}: check the path")
+        self.state.mkdir(parents=True, exist_ok=True)
+        self.state.chmod(0o700)
+        state = self.state.resolve()
+        with alone(state / "lock", f"another sparsona node uses {state}: stop it, or choose another --state"):
+            self._run(state)
+
+    def _run(self, state: Path) -> None:
+        _log_to(state / "node.log")
+        log.info(
+            "%s: %s; data %s; methods %s; at most %d epochs a round; test scores are %s; the model is %s",
+            self.client,
+            self.connection.where,
+            self.data,
+            ", ".join(self.rules.methods) or "any",
+            self.rules.most_epochs,
+            "sent" if self.rules.scores else "kept here",
+            "sent at the end" if self.rules.model else "kept here",
+        )
+        if self.rules.epsilon is None:
+            log.warning(
+                "no privacy budget (--epsilon): an organiser that sends weights of its own making can read single rows "
+                "from the replies; take part only if you trust the organiser (docs/privacy.md)"
+            )
+        data, runs = self.data.resolve(), state / RUNS
+        node = Node(self.client, data, runs, self.rules, self.device, self.written, self.terms, self.base)
+        self.connection.serve(OrderGuard(node, state / NUMBERS), state, self.rules.most_weights)
+
+
+def accepted(state: Path, fingerprint: str) -> str:
+    """Accept a server's question in the state folder of a node, which may be running; return the question in words."""
+    if not (state / RUNS / CONSENT).is_dir():
+        raise InputError(f"{state} is not the --state of a node: check the path")
+    return Consent(state / RUNS / CONSENT).accept(fingerprint)
+
+
+class LogFile(logging.FileHandler):
+    """A log file; if it cannot be written, standard error says so in one line."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        print(f"sparsona: cannot write {self.baseFilename}: {sys.exception()}", file=sys.stderr, flush=True)
+
+
+def _log_to(file: Path) -> None:
+    """Log the node's work and everything that leaves it, on the screen and in a file for the owner."""
+    log.setLevel(logging.INFO)
+    for handler in (logging.StreamHandler(), LogFile(file)):
+        handler.setFormatter(LineFormatter("%(asctime)s %(message)s", "%Y-%m-%d %H:%M:%S"))
+        log.addHandler(handler)

@@ -3,8 +3,6 @@
 A share is one client's part of a public data set, with its split. `sparsona deploy local` writes it.
 """
 
-from __future__ import annotations
-
 import json
 import string
 from collections.abc import Iterator
@@ -29,7 +27,7 @@ from sparsona.data.schema.description import describe_rows
 from sparsona.data.schema.exchange import Agreement, scaled_alone
 from sparsona.data.schema.format import UTF8, Format
 from sparsona.data.schema.rare import without_rare
-from sparsona.data.schema.roles import ColumnSplit, along_of
+from sparsona.data.schema.roles import along_of
 from sparsona.data.schema.rows import Rows
 from sparsona.data.schema.schema import Category, Schema, class_names, published_schema
 from sparsona.data.schema.table import Tables
@@ -44,8 +42,7 @@ from sparsona.runs.names import file_stem
 
 SHARE = ".share.npz"
 ENCODINGS = (UTF8, "utf-16", "iso8859-1")
-HEAD = 2**16
-"""Bytes at the beginning of a file that are searched for its separator."""
+HEAD = 2**16  # bytes at the beginning of a file that are searched for its separator
 META = ("name", "classes", "mean", "std", "class_names", "model", "vocabulary")
 
 
@@ -56,11 +53,6 @@ class OwnData:
     client: ClientId
     data: Dataset
     split: ClientSplit
-
-    @property
-    def model(self) -> str:
-        """Return the model that suits the data."""
-        return self.data.model
 
     @property
     def sizes(self) -> tuple[int, int, int]:
@@ -117,10 +109,7 @@ def check_fits(agreed: Schema, own: Rows) -> None:
 
 
 def own_file(path: Path, client: ClientId) -> Path:
-    """Return the file of a client's data: `path` itself, or the file in that folder with the client's name.
-
-    Characters that file names cannot hold are written as in a run directory.
-    """
+    """Return `path`, or the file in that folder with the client's name, written as in a run directory."""
     if not path.is_dir():
         return path
     called = dict.fromkeys((client, file_stem(client)))
@@ -163,7 +152,12 @@ def load_table(file: Path, client: ClientId, question: Question, consent: Consen
     """Return a client's table with the owner's split; with a declared seed, the split of a simulation."""
     split, along = question.split, along_of(question.split.by)
     tables = Tables(file.stem, (replace(read_table(file, client), owner=client),), owned=True)
-    data = _understood(tables, question.columns, along)
+    try:
+        data = dataset_of(tables, question.columns, along)
+    except DataError as error:  # where the node's own options can solve it, it says so: other owners change nothing
+        if _names_an_option(error):
+            raise DataError(f"{error}; sparsona node has these options, too, for this file alone") from None
+        raise
 
     def draw(chance: Chance) -> ClientSplit:
         shares = {"test": split.test, "validation": split.validation}
@@ -175,16 +169,6 @@ def load_table(file: Path, client: ClientId, question: Question, consent: Consen
     if max(drawn.train.max(), drawn.test.max()) >= len(data.rows) or rows_hash(file) != question.rows:
         raise DataError(f"{file} has other rows than when it was split: give the same file and the same --separator")
     return OwnData(client, replace(data, rows=without_rare(data.rows, [drawn], question.least_rows)), drawn)
-
-
-def _understood(tables: Tables, columns: Columns, along: ColumnSplit | None) -> Dataset:
-    """Return the owner's table. An error that the node's own options can solve says so: other owners change nothing."""
-    try:
-        return dataset_of(tables, columns, along)
-    except DataError as error:
-        if _names_an_option(error):
-            raise DataError(f"{error}; sparsona node has these options, too, for this file alone") from None
-        raise
 
 
 def _names_an_option(error: DataError) -> bool:

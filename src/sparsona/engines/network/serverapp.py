@@ -1,39 +1,42 @@
 """The run on the organiser's machine: greet the nodes, agree on the schema, drive the rounds, write the summary."""
 
-from __future__ import annotations
-
 import json
 import logging
 import sys
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from sparsona.base import base_hash, is_file
-from sparsona.data.schema.exchange import Agreement
+from sparsona.data.schema.agreed import schema_of
+from sparsona.data.schema.exchange import LIMIT, Agreement, agree
 from sparsona.data.schema.schema import Schema
+from sparsona.data.schema.told import told_schema
 from sparsona.engines.network.carrier import Carrier
 from sparsona.engines.network.engine import MessageExchange, NetworkEngine, PendingMessage
+from sparsona.engines.network.flower.started.sparsona_records import Head
 from sparsona.engines.network.heads import (
     Agreed,
     Finish,
     Finished,
+    Greeting,
     ModelReady,
     Proposal,
     answer,
+    greeting,
+    ledger_of,
 )
-from sparsona.engines.network.joining import Joined, Lacking, agreed_schema, common_model, joined
 from sparsona.engines.network.setup import RealTime, check_networkable, fingerprint, setup_of, without_data
-from sparsona.errors import InputError, RunError, WireError, one_line, printable
+from sparsona.errors import DataError, InputError, RunError, WireError, one_line, printable
 from sparsona.experiment import Experiment, build, parsed, read, to_toml
 from sparsona.export.files import model_of
-from sparsona.federation.assembly import assemble
-from sparsona.federation.rounds import Rounds
+from sparsona.federation.rounds import Rounds, assemble
 from sparsona.federation.setup import Setup
 from sparsona.files import json_of, read_regular, write_atomically
+from sparsona.message import Message
 from sparsona.method import ClientId
 from sparsona.report.loggers import LOGGERS, logged
 from sparsona.runs import artefacts
@@ -47,19 +50,106 @@ from sparsona.summary import client_scores, summary_of, whole_digest
 from sparsona.system import peak_rss_kb
 from sparsona.terminal import LineFormatter, PlainConsole
 from sparsona.training.determinism import make_deterministic
-from sparsona.wire import Ledger
+from sparsona.wire import Ledger, decode, encode
 from sparsona.words import counted
 
 log = logging.getLogger(__name__)
 
 OWNERS = "(the owners' own)"
 DEADLINE = 3600.0
-ENDING = 30.0
-"""Seconds that an earlier process of the same run has to end."""
-
-
+ENDING = 30.0  # seconds that an earlier process of the same run has to end
 MAX_WEIGHT = 10.0
 """Limit on a client's weight in a mean, as a multiple of the median client: its number of rows is only a claim."""
+T = TypeVar("T")
+
+
+class Lacking(RunError):
+    """The clients that cannot take part in a run that has not begun, and why."""
+
+    def __init__(self, reasons: Mapping[ClientId, str]) -> None:
+        whom = "; ".join(f"{client} cannot take part: {reason}" for client, reason in sorted(reasons.items()))
+        super().__init__(f"{whom}. Mend that and deploy again, or begin with the other clients: --fewest N")
+        self.reasons = reasons
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A client that takes part, with its checked greeting."""
+
+    told: Greeting
+    published: Schema | None
+    description: bytes
+    ledger: Ledger
+
+
+def joined(client: ClientId, head: Head, body: bytes) -> Joined:
+    """Check a client's greeting. Raises `WireError` if anything in it cannot be used."""
+    told = greeting(head)
+    if told.name != client:
+        raise WireError(f"the node of its key calls itself {one_line(told.name[:80])!r}")
+    published = None if told.published is None else told_schema(told.published)
+    if (published is None) != bool(body):
+        raise WireError("it tells neither a schema nor a description of its columns, or both")
+    return Joined(told, published, body, ledger_of(told.ledger, body))
+
+
+def common_model(clients: Mapping[ClientId, Joined]) -> str:
+    """Return the model that suits all clients' data."""
+    found = {client: one.told.model for client, one in clients.items()}
+    return _shared(found, "its data suggest another model than the others': name one")
+
+
+def agreed_schema(clients: Mapping[ClientId, Joined]) -> tuple[Schema, tuple[bytes, Ledger]]:
+    """Return the common schema of all clients, and the frame that carries it; the frame is empty for shares."""
+    how = "its data are of another kind than the others': give all the same columns, or shares of one set"
+    ready = _shared({client: one.published for client, one in clients.items()}, how)
+    if ready is not None:
+        return ready, (b"", Ledger())
+    described: dict[ClientId, Message] = {}
+    refused: dict[ClientId, str] = {}
+    for client, one in clients.items():
+        try:
+            described[client] = decode(one.description, LIMIT)
+        except WireError as error:
+            refused[client] = str(error)
+    if refused:
+        raise Lacking(refused)
+    try:
+        frame = encode(agree(described))
+    except (DataError, WireError) as error:
+        blamed = _to_blame(described, str(error))
+        if blamed is None:
+            raise
+        raise Lacking({blamed: str(error)}) from None
+    return schema_of(decode(frame.data, LIMIT)), (frame.data, frame.ledger)
+
+
+def _shared(found: Mapping[ClientId, T], how: str) -> T:
+    """Return the value of most clients; raise `Lacking` with the clients that differ."""
+    several = list(found.values())
+    usual = max(several, key=several.count)
+    others = dict.fromkeys((client for client, one in found.items() if one != usual), how)
+    if others:
+        raise Lacking(others)
+    return usual
+
+
+def _to_blame(described: Mapping[ClientId, Message], problem: str) -> ClientId | None:
+    """Return the only named client without which the others agree; None if there is not exactly one.
+
+    A problem between two clients names both, and a client may write another one's name into its columns.
+    """
+    named = [client for client in described if f"client {client!r}" in problem]
+    if len(named) == 1 or len(described) < 3:
+        return named[0] if len(named) == 1 else None
+    found = []
+    for client in named:
+        try:
+            agree({other: one for other, one in described.items() if other != client})
+        except (DataError, WireError):
+            continue
+        found.append(client)
+    return found[0] if len(found) == 1 else None
 
 
 class NetworkRun:
@@ -80,7 +170,10 @@ class NetworkRun:
         experiment = experiment.model_copy(update={"data": OWNERS, "engine": "network"})
         # The loop of a server that was killed may still be ending.
         with self._folder.open(to_toml(experiment), lambda file: self._same(experiment, file), resume, ENDING):
-            self._run = self._identity()
+            file = self._folder.path / "run.id"  # the run's name among the nodes, which survives a crash
+            if not file.exists():
+                write_atomically(file, uuid.uuid4().hex)
+            self._run = file.read_text(encoding="ascii")
             return self._run_rounds(experiment, resume)
 
     def _same(self, experiment: Experiment, file: Path) -> str:
@@ -94,13 +187,6 @@ class NetworkRun:
         if setting is not None:
             raise RunError(f"this run belongs to another experiment ({setting} differs): choose another --name")
         return file.read_text(encoding="utf-8")
-
-    def _identity(self) -> str:
-        """Return the run's name among the nodes, which survives a crash."""
-        file = self._folder.path / "run.id"
-        if not file.exists():
-            write_atomically(file, uuid.uuid4().hex)
-        return file.read_text(encoding="ascii")
 
     def _run_rounds(self, proposed: Experiment, resume: bool) -> dict[str, Any]:
         make_deterministic()
@@ -117,8 +203,12 @@ class NetworkRun:
             sum((one.ledger for one in greetings.values()), Ledger()),
             sum((frame[1] for _ in greetings), Ledger()) if frame[0] else Ledger(),
         )
-        self._keep(greetings)
-        write_about(self._folder.path, _about(setup, schema, greetings))
+        kept = {client: [one.told.head, one.description.hex()] for client, one in greetings.items()}
+        write_atomically(self._folder.path / GREETINGS, json.dumps(kept))
+        sizes = {client: ClientData(*one.told.sizes) for client, one in greetings.items()}
+        metric = setup.objective.metric_name, setup.objective.higher_is_better
+        about = About(*metric, setup.task.layout.size, sizes, schema.classes, environment())
+        write_about(self._folder.path, about)
         schedule = experiment.schedule
         silent = frozenset(client for client, one in greetings.items() if not one.told.scores)
         engine = NetworkEngine(setup, post, self._run, schedule.deadline or DEADLINE, schedule.window, silent)
@@ -157,7 +247,7 @@ class NetworkRun:
         experiment = proposed.model_copy(update=decided)
         schema, frame = agreed_schema(greetings)
         _, method = build(experiment.model_dump(), "the experiment")
-        federation = without_data(schema, {client: one.sizes for client, one in greetings.items()})
+        federation = without_data(schema, {client: one.told.sizes for client, one in greetings.items()})
         setup = replace(setup_of(experiment, method, schema, clients, federation), max_weight=MAX_WEIGHT)
         experiment = experiment.model_copy(update={"base": base_hash(setup.module)})
         self._folder.write_experiment(to_toml(experiment))
@@ -188,11 +278,6 @@ class NetworkRun:
             raise RunError(f"{', '.join(gone)} took part and is not registered any more: choose another --name")
         return clients
 
-    def _keep(self, greetings: Mapping[ClientId, Joined]) -> None:
-        """Write the clients' greetings, so that a resumed run is the same whatever they answer then."""
-        told = {client: [one.told.head, one.description.hex()] for client, one in greetings.items()}
-        write_atomically(self._folder.path / GREETINGS, json.dumps(told))
-
     def _kept(self) -> dict[ClientId, Joined]:
         """Return the clients' greetings at the beginning of the run; empty before that."""
         file = self._folder.path / GREETINGS
@@ -222,7 +307,7 @@ class NetworkRun:
             except WireError as error:
                 refused[one.client] = str(error)
                 continue
-            rows = counted(found[one.client].sizes[0], "row")
+            rows = counted(found[one.client].told.sizes[0], "row")
             print(f"{one_line(one.client)} is here: {rows} to train on", flush=True)
         refused |= post.unanswered([client for client in clients if client not in found and client not in refused])
         if kept := self._kept():
@@ -258,7 +343,7 @@ class NetworkRun:
         """Let the nodes write their models; keep a model here only if its owner sends it."""
         until = time.monotonic() + (experiment.schedule.deadline or DEADLINE)
         list(post.receive(time.monotonic()))
-        for job in rounds.last_jobs():
+        for job in rounds.last_jobs("personal", setup.task.clients):
             round, phase = job.stamp.order
             head = Finish(run=self._run, round=round, phase=phase, best_round=job.best_round).head
             post.send([PendingMessage(job.client, head, b"".join(job.down), until, job)])
@@ -280,19 +365,6 @@ class NetworkRun:
         write_clients(self._folder.clients_file, clients)
         self._folder.write_summary(summary)
         return summary
-
-
-def _about(setup: Setup, schema: Schema, greetings: Mapping[ClientId, Joined]) -> About:
-    clients = {client: ClientData(*one.sizes) for client, one in greetings.items()}
-    objective = setup.objective
-    return About(
-        objective.metric_name,
-        objective.higher_is_better,
-        setup.task.layout.size,
-        clients,
-        schema.classes,
-        environment(),
-    )
 
 
 def _say(report: RoundReport, rounds: int, metric: str) -> None:

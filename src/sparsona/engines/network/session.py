@@ -1,32 +1,147 @@
-"""One run on a node, from the agreement on: its turns, its evaluations, its end, and the privacy that they cost."""
-
-from __future__ import annotations
+"""One run on a node: the description of its data, its turns, evaluations and end, and the privacy that they cost."""
 
 import json
 import logging
+import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
 
 from sparsona.data.schema.schema import Schema
-from sparsona.engines.network.answers import Tells, kinds_of_bytes, model_file, reply_to_turn, report_of
 from sparsona.engines.network.carrier import Answer
+from sparsona.engines.network.consent import Rules
 from sparsona.engines.network.flower.started.sparsona_records import Head
-from sparsona.engines.network.heads import Finish, Finished, TurnOrder, Whole
+from sparsona.engines.network.heads import LARGEST, Finish, Finished, TurnOrder, TurnReply, Whole, told_ledger
 from sparsona.engines.network.memory import NodeMemory
-from sparsona.engines.network.rules import Rules
+from sparsona.engines.network.own_data import OwnData
+from sparsona.engines.network.setup import outputs_of
 from sparsona.errors import InputError, MissingReference, WireError
 from sparsona.experiment import Experiment, to_toml
+from sparsona.export.card import ModelCard, layers
+from sparsona.export.files import model_bytes
 from sparsona.federation.setup import Setup
-from sparsona.federation.worker import Job, JobKind, Outcome, ScoredModel, Worker
+from sparsona.federation.worker import Job, JobKind, Outcome, ScoredModel, Scores, Worker
 from sparsona.files import write_atomically
+from sparsona.layout import Layout
 from sparsona.message import Message, Stamp
 from sparsona.method import ClientId
 from sparsona.privacy.ledger import OwnerLedger
 from sparsona.privacy.mechanism import BudgetSpent, Meter
 from sparsona.runs.answers import write_answers
+from sparsona.runs.clients import ExpertScore, expert_sentence
 from sparsona.runs.names import file_stem
 from sparsona.runs.state import digest
+from sparsona.training.adapters import TrainedPart
 from sparsona.version import __version__
+from sparsona.wire import Ledger, encode
+from sparsona.words import counted
+
+
+def description_of(own: OwnData) -> tuple[Head, bytes]:
+    """Return the head and the frame that describe a node's data at the start."""
+    description, published = own.description(), own.published()
+    frame = None if description is None else encode(description)
+    head: Head = {
+        "model": own.data.model,
+        "sizes": own.sizes,
+        "published": None if published is None else published.to_json(),
+        "ledger": told_ledger(Ledger() if frame is None else frame.ledger),
+    }
+    return head, b"" if frame is None else frame.data
+
+
+Tells: TypeAlias = tuple[tuple[bool, bool], ...]
+"""Per metric: True if its scores on test rows and on validation rows may be sent."""
+
+
+def may_tell(setup: Setup, client: ClientId, least: int) -> Tells:
+    """Return which scores of a client may be sent: those of at least `least` rows.
+
+    A metric that is computed per class needs at least `least` rows of every class that occurs.
+    """
+    split, targets = setup.federation.splits[client], setup.federation.data.targets
+    parts = split.test, split.validation
+    whole = tuple(len(part) >= least for part in parts)
+    each = tuple(all((targets[p] == label).sum() >= least for label in np.unique(targets[p])) for p in parts)
+    by_class = [one.by_class for one in setup.objective.metrics] or [False]
+    return tuple((whole[0] and each[0], whole[1] and each[1]) if own else (whole[0], whole[1]) for own in by_class)
+
+
+def reply_to_turn(outcome: Outcome, scores: bool, tells: Tells) -> Head:
+    """Return the head of the reply to a turn; its body is the frame."""
+    told = {
+        point: tuple(
+            _or_none(value) if allowed else None
+            for pair, may in zip(((s.test, s.validation), *s.others.values()), tells, strict=True)
+            for value, allowed in zip(pair, may, strict=True)
+        )
+        for point, s in outcome.scores.items()
+    }
+    done = TurnReply(
+        ledger=told_ledger(outcome.frame.ledger),
+        paper=outcome.paper,
+        scores=told if scores else {},
+        loss=_or_none(outcome.loss) if scores else None,
+        seconds=outcome.seconds,
+        flops=int(outcome.flops),
+        samples=float(outcome.samples),
+    )
+    return done.head
+
+
+def _or_none(value: float) -> float | None:
+    return float(value) if abs(value) <= LARGEST else None  # excludes NaN, too
+
+
+def model_file(
+    client: ClientId, data: str, experiment: Experiment, setup: Setup, schema: Schema, outcome: Outcome
+) -> bytes:
+    """The client's own model as a file, with a card that says what it was trained on."""
+    assert outcome.model is not None
+    numbers, chain = outputs_of(schema), layers(setup.module)
+    card = ModelCard(
+        client,
+        experiment.method,
+        data,
+        experiment.model,
+        numbers,
+        schema,
+        chain,
+        outcome.threshold,
+        setup.objective.positive,
+        TrainedPart(experiment.trainable, experiment.lora, experiment.base),
+    )
+    own = np.zeros(0, np.float32) if outcome.buffers is None else outcome.buffers
+    return model_bytes(outcome.model, setup.task.layout, card, Layout.of_buffers(setup.module).named(own))
+
+
+def report_of(
+    client: ClientId,
+    experiment: Experiment,
+    setup: Setup,
+    scores: Mapping[str, Scores],
+    file: Path,
+    experts: tuple[ExpertScore, ...] = (),
+) -> str:
+    first = setup.objective.metric_name
+    rows = len(setup.federation.splits[client].test)
+    pool = [expert_sentence(experts, scores["pre"].test, first, rows)] if experts and "pre" in scores else []
+    measured = [
+        (metric, point, value)
+        for point, found in scores.items()
+        for metric, value in ((first, found.test), *((name, test) for name, (test, _) in found.others.items()))
+    ]
+    lines = [
+        f"{client}: {experiment.method}, {counted(experiment.rounds, 'round')}, {time.strftime('%Y-%m-%d %H:%M')}",
+        f"model: {file.name}, {setup.task.layout.size} weights ({experiment.model})",
+        *(f"{metric} ({point}) on this client's own test rows: {value:.4f}" for metric, point, value in measured),
+        *(f"pool: {line}" for line in pool),
+    ]
+    return "\n".join(lines) + "\n"
+
 
 log = logging.getLogger("sparsona.node")
 
@@ -84,6 +199,7 @@ class Session:
         reply = self._reply(outcome)
         self.kept.record(order, frame, memory, reply, outcome.frame.data)
         self.kept.hold(down)
+        uses = ((kind, getattr(outcome.frame.ledger, kind)) for kind in ("header", "positions", "values"))
         log.info(
             "round %d: received %d bytes (%s), trained %.1f s, sent %d bytes (%s)",
             round,
@@ -91,7 +207,7 @@ class Session:
             ", ".join(down.parts) or "nothing",
             outcome.seconds,
             len(outcome.frame.data),
-            ", ".join(f"{k} {v:.0f}" for k, v in kinds_of_bytes(outcome).items()) or "nothing",
+            ", ".join(f"{kind} {count}" for kind, count in uses if count) or "nothing",
         )
         if self.setup.privacy is not None:
             own, spent = self.setup.privacy[self.client], self.ledger

@@ -1,7 +1,5 @@
 """The experiment as both sides of a network see it: what may run there, and a set-up without the others' data."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace

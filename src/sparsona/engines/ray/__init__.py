@@ -6,9 +6,9 @@ to a worker with each turn and back with its outcome. So a lost node takes no st
 elsewhere.
 """
 
-from __future__ import annotations
-
 import logging
+import math
+import os
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -18,27 +18,87 @@ import torch
 
 from sparsona.engines import ENGINES
 from sparsona.engines.child import ENVIRONMENT
-from sparsona.engines.ray.actor import Ready, RemoteRequest, RemoteWorker
-from sparsona.engines.ray.cluster import Membership, need_ray, room, without_room
-from sparsona.engines.ray.sources import loaded_sources
+from sparsona.engines.ray.actor import Ready, RemoteRequest, RemoteWorker, loaded_sources
 from sparsona.engines.shipping import setup_arrays
 from sparsona.engines.turns import MAX_DEATHS, Failure, JobGroup, Pace, Response, TurnQueue, WorkerEngine
 from sparsona.errors import InputError, SparsonaError, one_line
-from sparsona.federation.resources import Resources
+from sparsona.federation.resources import Cluster, Resources
 from sparsona.federation.setup import Setup
 from sparsona.federation.worker import Job, Outcome
 from sparsona.version import __version__
 
+STORE_BYTES = 512 * 2**20  # memory for objects beside the data, in bytes, in a cluster that is started here
+
+
+def need_ray() -> Any:
+    """Return the package; raise `InputError` that says how to install it."""
+    try:
+        import ray
+    except ImportError:
+        raise InputError("--engine ray needs Ray: pip install 'sparsona[ray]'") from None
+    return ray
+
+
+class Membership:
+    """This process as a member of a cluster, until it leaves. A process that was a member before stays one."""
+
+    def __init__(self, resources: Resources, data_bytes: int = 0) -> None:
+        self._joined = not need_ray().is_initialized()
+        if self._joined:
+            _join(resources, data_bytes)
+
+    def leave(self) -> None:
+        """Leave the cluster, if this membership has joined it."""
+        if self._joined:
+            need_ray().shutdown()
+            self._joined = False
+
+
+def _join(resources: Resources, data_bytes: int) -> None:
+    ray = need_ray()
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.WARNING}
+    address = resources.cluster.address or os.environ.get("RAY_ADDRESS", "")
+    if not address:
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        workers = resources.workers or None
+        ray.init(num_cpus=workers, include_dashboard=False, object_store_memory=STORE_BYTES + 2 * data_bytes, **quiet)
+        return
+    try:
+        ray.init(address=address, **quiet)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        problem = one_line(error)[:200]
+        raise InputError(f"there is no Ray cluster at {address!r} ({problem}): check --ray-address") from None
+
+
+def room(resources: Resources) -> int:
+    """Return the largest number of workers: one per core, or as many as share the GPUs; 0 if there is no room."""
+    return room_in(need_ray().cluster_resources(), resources)
+
+
+def room_in(total: dict[str, float], resources: Resources) -> int:
+    """
+    >>> room_in({"CPU": 8.0}, Resources()), room_in({"CPU": 8.0}, Resources(workers=3))
+    (8, 3)
+    >>> room_in({"CPU": 8.0, "GPU": 1.0}, Resources(cluster=Cluster(gpus_per_worker=0.25)))
+    4
+    """
+    most = math.floor(total.get("CPU", 0.0))
+    gpus = resources.cluster.gpus_per_worker
+    if gpus:
+        most = min(most, math.floor(total.get("GPU", 0.0) / gpus + 1e-9))
+    return min(most, resources.workers or most)
+
+
+def without_room(cluster: Cluster) -> str:
+    """Return the error text for a cluster that has no room for a worker."""
+    wanted = f" and {cluster.gpus_per_worker:g} GPU" if cluster.gpus_per_worker else ""
+    return f"the Ray cluster has no node with a core{wanted} for a worker: add nodes, or choose --engine pool"
+
+
 log = logging.getLogger(__name__)
-LOOK = 5.0
-"""Seconds between two looks at the cluster during a run: nodes may have come or gone."""
-
-PATIENCE = 60.0
-"""Seconds without any worker after which the user is warned."""
-
-WORTHWHILE, MOST = 0.02, 64
-"""Seconds of work per request to a worker, and the largest number of turns per request."""
-
+LOOK = 5.0  # seconds between two looks at the cluster during a run: nodes may have come or gone
+PATIENCE = 60.0  # seconds without any worker after which the user is warned
+WORTHWHILE, MOST = 0.02, 64  # seconds of work per request to a worker, and the largest number of turns per request
 LARGE, KEPT = 100_000, 8
 """Smallest piece in bytes that is put into the object store, and the number of such pieces that are remembered for
 further clients."""
@@ -138,7 +198,10 @@ class RayEngine(WorkerEngine):
     def _submit(self, worker: Remote, group: JobGroup) -> None:
         sent: list[Any] = []
         downs = tuple(tuple(self._stored(piece, sent) for piece in job.down) for job in group.jobs)
-        sent += [self._stored_reference(name) for name in group.references]
+        for name in group.references:
+            if name not in self._sent_references:
+                self._sent_references[name] = self._ray.put(dict(self.references.held(name).parts))
+            sent.append(self._sent_references[name])
         bare = tuple(replace(job, down=()) for job in group.jobs)
         request = RemoteRequest(bare, downs, self.memories(group), group.references)
         worker.groups[worker.actor.work.remote(request, *sent)] = group
@@ -156,11 +219,6 @@ class RayEngine(WorkerEngine):
             self._pieces[id(piece)] = piece, self._ray.put(piece)
         sent.append(self._pieces[id(piece)][1])
         return len(sent) - 1
-
-    def _stored_reference(self, name: bytes) -> Any:
-        if name not in self._sent_references:
-            self._sent_references[name] = self._ray.put(dict(self.references.held(name).parts))
-        return self._sent_references[name]
 
     def _receive(self, ref: Any, worker: Remote, queue: TurnQueue) -> Iterator[Outcome]:
         if worker not in self.workers:  # it was found dead by an earlier answer

@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 
 from sparsona.engines.network.carrier import OrderGuard
-from sparsona.engines.network.flower import connection, listener
-from sparsona.engines.network.flower.connection import Supervisor
-from sparsona.engines.network.flower.listener import serve
+from sparsona.engines.network.consent import Rules
+from sparsona.engines.network.flower import connection
+from sparsona.engines.network.flower.connection import Supervisor, serve
 from sparsona.engines.network.flower.processes import Child
 from sparsona.engines.network.node import Node
-from sparsona.engines.network.rules import Rules
 from sparsona.errors import InputError
 
 KEY = "ERROR :     Exit Code: 302\\nUnable to parse the private key file.\\n"
@@ -26,7 +25,6 @@ HELD = "[code: 2004] Failed to activate SuperNode.\\n"
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "LEASE", 0.05)
     monkeypatch.setattr(connection, "LOOK", 0.05)
-    monkeypatch.setattr(listener, "LOOK", 0.05)
 
 
 class Begun:

@@ -15,7 +15,7 @@ from lies import LIES, OF_TABLES, kind_of
 from mood import SPOILING, TWICE, mood, second_reply
 
 from sparsona.cli import main
-from sparsona.engines.network import owner
+from sparsona.engines.network import node
 from sparsona.engines.network.carrier import Answer, Body
 from sparsona.engines.network.flower import processes
 from sparsona.engines.network.flower.started.sparsona_records import Head
@@ -53,6 +53,6 @@ def environment(home: Path, stands_in: Mapping[str, str], **more: str) -> dict[s
 
 
 if __name__ == "__main__":
-    setattr(owner, Node.__name__, MoodyNode)  # under the name by which the owner's process starts it
+    setattr(node, Node.__name__, MoodyNode)  # under the name by which the owner's process starts it
     processes.environment = environment
     main()

@@ -3,8 +3,6 @@
 Flower finds such mistakes too, but only in the log of a process that is then restarted again and again.
 """
 
-from __future__ import annotations
-
 import datetime
 import errno
 import http.client
@@ -21,8 +19,7 @@ from sparsona.files import read_outside
 PORTS = range(1, 65536)
 ABSENT = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 EXAMPLE = "fl.example.org:9092"
-AHEAD, BEHIND = 4.0, 295.0
-"""Seconds by which a node's clock may differ from the server's."""
+AHEAD, BEHIND = 4.0, 295.0  # seconds by which a node's clock may differ from the server's
 
 
 def check_address(address: str) -> None:

@@ -1,7 +1,5 @@
 """Flower as a carrier: messages over its Grid, and the app that a SuperLink runs for a submission."""
 
-from __future__ import annotations
-
 import logging
 import os
 import time
@@ -24,21 +22,16 @@ log = logging.getLogger(__name__)
 
 HOME = "SPARSONA_SERVER"
 """The environment variable that names the folder of `sparsona server`: nodes.json and runs/ are in it."""
-FETCHERS = 8
-"""Number of replies that are fetched at the same time."""
-AT_ONCE = 8
-"""Messages per push. Nodes see a message before its content arrives, and give it up after a while."""
-GIVE_UP = 120.0
-"""Seconds without any answer of the SuperLink after which the run ends."""
-PATIENCE = 0.2
-"""Seconds that a pull lasts at most; later replies come out of the next pull."""
+FETCHERS = 8  # number of replies that are fetched at the same time
+AT_ONCE = 8  # Messages per push. Nodes see a message before its content arrives, and give it up after a while.
+GIVE_UP = 120.0  # seconds without any answer of the SuperLink after which the run ends
+PATIENCE = 0.2  # seconds that a pull lasts at most; later replies come out of the next pull
 
 
 class MessageGrid(Protocol):
     """The part of Flower's Grid that is used."""
 
-    _client: Any
-    """The Grid's client of the SuperLink, once it is connected."""
+    _client: Any  # the Grid's client of the SuperLink, once it is connected
 
     @property
     def _runtime_client(self) -> Any:
@@ -60,16 +53,12 @@ class FlowerCarrier:
 
     def __init__(self, grid: MessageGrid, nodes: Mapping[ClientId, int]) -> None:
         """`nodes` are the registered clients' numbers at the SuperLink."""
-        self._grid, self._nodes = grid, nodes
+        self._grid, self._nodes, self.clients = grid, nodes, sorted(nodes)
         self._fetching: set[str] = set()
         self._fetchers = Semaphore(FETCHERS)
         self._failing: float | None = None
         """The second on the clock of the first of the failed calls; None if the last call worked."""
         self._came: SimpleQueue[Returned] = SimpleQueue()
-
-    @property
-    def clients(self) -> Sequence[ClientId]:
-        return sorted(self._nodes)
 
     def push(self, parcels: Sequence[Parcel]) -> list[str | None]:
         from flwr.app import Message

@@ -4,8 +4,6 @@ A new minor version of Flower is supported once `make test-network` passes with 
 pyproject.toml are then changed together.
 """
 
-from __future__ import annotations
-
 from sparsona.errors import InputError
 
 SUPPORTED = ("1.41", "1.42")

@@ -1,7 +1,5 @@
 """SuperLink and SuperNode as child processes, and the `flwr` command."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -17,16 +15,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import tomli_w
+
 from sparsona.engines.network.flower.private import need_flwr
 from sparsona.engines.network.keys import CA, CERTIFICATE, KEY
 from sparsona.errors import RunError
-from sparsona.files import write_atomically, write_private
+from sparsona.files import write_atomically, write_new, write_private
+from sparsona.version import __version__
 
 STARTED = Path(__file__).parent / "started"
 SUPERLINK, SUPERNODE = STARTED / "superlink.py", STARTED / "supernode.py"
 AS_JSON = ("--format", "json")
-END = "\0"
-"""The line between the outputs of two commands of `started/commands.py`."""
+END = "\0"  # the line between the outputs of two commands of `started/commands.py`
 CONNECTION = "sparsona"
 SUPERNODE_LOG = "supernode.log"
 SUBMITTED, LOG_BEGINS = "Successfully started run ", "Starting logstream"
@@ -34,21 +34,14 @@ SUBMITTED, LOG_BEGINS = "Successfully started run ", "Starting logstream"
 COLOUR = re.compile("\x1b\\[[0-9;]*m")
 PROBLEM = "sparsona: "
 """Beginning of the line in which a run says why it cannot continue. Flower's lines after it are not shown."""
-ENDED = ("finished", "unknown")
-"""Beginnings of the status of a run that is over, or that the SuperLink does not know."""
-COMPLETED = "completed"
-"""Part of the status of a run that ended well."""
-AGAIN = 1.0
-"""Seconds before a log is asked for again."""
-STOPPING = 12.0
-"""Seconds after which a child that has not ended is killed."""
+ENDED = ("finished", "unknown")  # beginnings of the status of a run that is over, or that the SuperLink does not know
+COMPLETED = "completed"  # part of the status of a run that ended well
+AGAIN = 1.0  # seconds before a log is asked for again
+STOPPING = 12.0  # seconds after which a child that has not ended is killed
 
 
 def environment(home: Path, stands_in: Mapping[str, str], **more: str) -> dict[str, str]:
-    """Return the environment of Flower's processes: no telemetry, all files in `home`.
-
-    `stands_in` maps commands of Flower to the scripts that replace them.
-    """
+    """Return the environment of Flower's processes, without telemetry. `stands_in` maps its commands to our scripts."""
     need_flwr()
     shims = home / "bin"
     shims.mkdir(parents=True, exist_ok=True)
@@ -72,48 +65,35 @@ def command_of(script: Path, arguments: Sequence[str]) -> list[str]:
     return [sys.executable, str(STARTED / "child.py"), str(script), *arguments]
 
 
-class Child:
+class Child(subprocess.Popen[bytes]):
     """A script in its own process, which ends with this one. Ctrl-C reaches only this process."""
 
     def __init__(self, script: Path, arguments: Sequence[str], log: Path, env: Mapping[str, str] | None = None) -> None:
         self.log = log
         with log.open("ab") as out:
-            self._process = subprocess.Popen(
-                command_of(script, arguments),
-                env=env,
-                stdin=subprocess.PIPE,
-                stdout=out,
-                stderr=out,
-                start_new_session=True,
-            )
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
+            command, pipe = command_of(script, arguments), subprocess.PIPE
+            super().__init__(command, env=env, stdin=pipe, stdout=out, stderr=out, start_new_session=True)
 
     @property
     def ended(self) -> int | None:
         """Return the exit code, None while it runs."""
-        return self._process.poll()
-
-    def wait(self) -> int:
-        return self._process.wait()
+        return self.poll()
 
     def stop(self) -> None:
         stop_all([self])
 
     def ask_to_end(self) -> None:
-        self._process.terminate()
-        if self._process.stdin is not None:
-            self._process.stdin.close()
+        self.terminate()
+        if self.stdin is not None:
+            self.stdin.close()
 
-    def make_end(self, seconds: float) -> None:
-        """Wait for the end of a process after `ask_to_end`, and kill it after `seconds`."""
+    def make_end(self) -> None:
+        """Wait for the end of a process after `ask_to_end`, and kill it after `STOPPING` seconds."""
         try:
-            self._process.wait(seconds)
+            self.wait(STOPPING)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            self.kill()
+            self.wait()
 
 
 def end_like_ctrl_c() -> None:
@@ -127,7 +107,7 @@ def stop_all(children: Iterable[Child]) -> None:
     for child in several:
         child.ask_to_end()
     for child in several:
-        child.make_end(STOPPING)
+        child.make_end()
 
 
 def superlink(home: Path, host: str, port: int, certificates: Path, **more: str) -> Child:
@@ -144,10 +124,7 @@ def superlink(home: Path, host: str, port: int, certificates: Path, **more: str)
 
 
 def supernode(home: Path, address: str, ca: Path, key: Path, client_socket: Path, idle: float, memory: int) -> Child:
-    """Start a SuperNode that passes its messages to the socket, and asks for new ones at least every `idle` seconds.
-
-    It takes at most `memory` bytes.
-    """
+    """Start a SuperNode that passes messages to the socket, asks every `idle` seconds, and takes `memory` bytes."""
     arguments = ["--superlink", address, "--root-certificates", str(ca)]
     arguments += ["--auth-supernode-private-key", str(key), "--host", "127.0.0.1", "--port", str(free_port())]
     token = home / "executor.token"
@@ -214,14 +191,9 @@ class Flwr:
 
     def __init__(self, home: Path, address: str, ca: Path) -> None:
         self._env = environment(home, {})
-        lines = [
-            "[superlink]",
-            f'default = "{CONNECTION}"',
-            f"[superlink.{CONNECTION}]",
-            f"address = {json.dumps(address)}",
-            f"root-certificates = {json.dumps(str(ca.resolve()))}",
-        ]
-        write_atomically(home / "config.toml", "\n".join(lines) + "\n")
+        link = {"address": address, "root-certificates": str(ca.resolve())}
+        config = {"superlink": {"default": CONNECTION, CONNECTION: link}}
+        write_atomically(home / "config.toml", tomli_w.dumps(config))
 
     def register(self, public_keys: Sequence[Path]) -> list[int]:
         """Register nodes' public keys; return the nodes' numbers."""
@@ -302,3 +274,25 @@ def _json(text: str) -> dict[str, Any]:
     except ValueError:
         return {}
     return found
+
+
+EMPTY = b'"""Empty: the installed sparsona runs, and no code of a bundle."""\n\napp = None\n'
+
+
+def write_bundle(folder: Path, experiment: str, name: str, patience: float, fewest: int = 0) -> Path:
+    """Write an app folder for `flwr run`; `experiment` is TOML, `name` names the run directory."""
+    package = folder / "sparsona_run"
+    package.mkdir(parents=True, exist_ok=True)
+    about = {"name": "sparsona-run", "version": __version__, "description": "An experiment for sparsona"}
+    apps = {"serverapp": "sparsona_run.server_app:app", "clientapp": "sparsona_run.client_app:app"}
+    config = {"experiment": experiment, "name": name, "patience": float(patience), "fewest": fewest}
+    settings = {
+        "build-system": {"requires": ["hatchling"], "build-backend": "hatchling.build"},
+        "project": {**about, "license": "Apache-2.0", "dependencies": []},
+        "tool": {"flwr": {"app": {"publisher": "sparsona", "components": apps, "config": config}}},
+    }
+    write_new(folder / "pyproject.toml", tomli_w.dumps(settings).encode())
+    write_new(package / "__init__.py", b"")
+    for file in ("server_app.py", "client_app.py"):
+        write_new(package / file, EMPTY)
+    return folder

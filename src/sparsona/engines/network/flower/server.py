@@ -1,16 +1,15 @@
 """The organiser's machine: a SuperLink, the registered nodes, and the runs."""
 
-from __future__ import annotations
-
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
+
+from pydantic import TypeAdapter
 
 from sparsona.engines.network.flower.checks import check_dates, check_port
 from sparsona.engines.network.flower.processes import Child, Flwr, superlink, wait_until_open
 from sparsona.engines.network.keys import CA, CERTIFICATE, KEY, public_keys
-from sparsona.errors import InputError, RunError
+from sparsona.errors import InputError, RunError, one_line
 from sparsona.files import write_atomically
 from sparsona.method import ClientId
 
@@ -25,17 +24,16 @@ class KnownNode:
     key: str
 
 
+_AS_JSON = TypeAdapter(dict[ClientId, KnownNode])
+
+
 def read_nodes(home: Path) -> dict[ClientId, KnownNode]:
     """Return the registered nodes by client."""
     try:
-        found = json.loads((home / NODES).read_bytes())
-        return {str(client): KnownNode(int(node["number"]), str(node["key"])) for client, node in found.items()}
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise RunError(f"cannot read the registered nodes in {home} ({error!r}): start sparsona server first") from None
-
-
-def write_nodes(home: Path, nodes: Mapping[ClientId, KnownNode]) -> None:
-    write_atomically(home / NODES, json.dumps({client: asdict(node) for client, node in nodes.items()}))
+        return _AS_JSON.validate_json((home / NODES).read_bytes())
+    except (OSError, ValueError) as error:
+        why = one_line(error)
+        raise RunError(f"cannot read the registered nodes in {home} ({why}): start sparsona server first") from None
 
 
 class Server:
@@ -53,10 +51,10 @@ class Server:
         for file in (CA, CERTIFICATE):
             check_dates(certificates / file)
         (home / "runs").mkdir(exist_ok=True)
-        self._link: Child = superlink(home, host, port, certificates.resolve(), SPARSONA_SERVER=str(home))
+        self.link: Child = superlink(home, host, port, certificates.resolve(), SPARSONA_SERVER=str(home))
         try:
             local = "127.0.0.1" if host in ("0.0.0.0", "::") else host
-            wait_until_open(local, port, self._link)
+            wait_until_open(local, port, self.link)
             self.nodes = self._register(Flwr(home, f"{local}:{port}", certificates / CA), files)
         except BaseException:
             self.close()
@@ -77,17 +75,8 @@ class Server:
         for client, number in zip(new, flwr.register([files[client] for client in new]), strict=True):
             known[client] = KnownNode(number, keys[client])
         if gone or new:
-            write_nodes(self.home, known)
+            write_atomically(self.home / NODES, _AS_JSON.dump_json(known))
         return {client: node.number for client, node in known.items()}
 
-    def wait(self) -> int:
-        """Wait until the SuperLink ends."""
-        return self._link.wait()
-
-    @property
-    def pid(self) -> int:
-        """Return the SuperLink's process ID."""
-        return self._link.pid
-
     def close(self) -> None:
-        self._link.stop()
+        self.link.stop()

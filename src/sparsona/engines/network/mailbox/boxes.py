@@ -7,8 +7,6 @@ A receiver removes the files that it has read. A sender removes messages that we
 the folder does not grow, not even a copy of it that misses the removals of the other side.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 import secrets
@@ -32,13 +30,11 @@ owners_log = logging.getLogger("sparsona.node")
 
 SOON, IDLE, SILENCE = 0.1, 30.0, 60.0
 """Seconds: the first and the longest pause between two looks, and the silence after which a node gets a ping."""
-MOST_REPLY = 2**31
-"""Largest reply in bytes. A longer one is removed unread."""
+MOST_REPLY = 2**31  # Largest reply in bytes. A longer one is removed unread.
 LARGEST_BASE, PER_WEIGHT = 2**26, 16
 """Largest message to a node in bytes: a base, and more per weight that the owner allows."""
 NUMBER = re.compile("[1-9][0-9]{0,15}")
-LEFT = 4
-"""Largest number of a node's replies in the mailbox. The server awaits one, and perhaps the answer to a ping."""
+LEFT = 4  # Largest number of a node's replies in the mailbox. The server awaits one, and perhaps the answer to a ping.
 
 
 def box_name(client: ClientId) -> str:
@@ -72,16 +68,12 @@ class MailboxCarrier:
 
     def __init__(self, store: SharedFolder, seals: Mapping[ClientId, Seal], idle: float = IDLE) -> None:
         self.idle, self.silence = idle, SILENCE
-        self._store, self._seals = store, seals
+        self._store, self._seals, self.clients = store, seals, sorted(seals)
         self._boxes = {box_name(client): client for client in seals}
         self._session = secrets.token_bytes(SESSION)
         self._waiting: dict[str, str] = {}
         """The paths of the unanswered messages, by the names of their replies."""
         self._trouble = _Trouble(log)
-
-    @property
-    def clients(self) -> Sequence[ClientId]:
-        return sorted(self._seals)
 
     def clear(self) -> None:
         """Remove the messages of an earlier process. Raises `StoreError` if the mailbox is not reached."""

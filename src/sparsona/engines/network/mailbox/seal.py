@@ -28,8 +28,7 @@ MAGIC = b"SPM1"
 SESSION, SALT, TAG, LENGTH = 16, 32, 16, 4
 """Bytes of the parts of a sealed parcel: the session, the salt, the tag of AES-GCM, the length of the head."""
 OVERHEAD = len(MAGIC) + SESSION + SALT + TAG + LENGTH
-NONCE = bytes(12)
-"""The same for all parcels, since no two have the same key."""
+NONCE = bytes(12)  # the same for all parcels, since no two have the same key
 
 
 @dataclass(frozen=True)

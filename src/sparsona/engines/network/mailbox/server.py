@@ -1,7 +1,5 @@
 """The organiser's process at a mailbox: one experiment, from the first greeting to the summary."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A folder of whole files on any storage that fsspec reaches."""
 
-from __future__ import annotations
-
 import contextlib
 import secrets
 from collections.abc import Iterator
@@ -14,10 +12,8 @@ from sparsona.errors import InputError, StoreError, one_line
 WHOLE = {"s3", "s3a", "gs", "gcs", "az", "abfs", "memory"}
 """Storages that show an object only when it is complete. On all others a file is written aside and renamed."""
 PART = ".part"
-TIMEOUT = 60.0
-"""Seconds that an SFTP server may be silent."""
-DAV = "webdav+"
-"""Beginning of the URL of a WebDAV server: webdav+https://..."""
+TIMEOUT = 60.0  # seconds that an SFTP server may be silent
+DAV = "webdav+"  # beginning of the URL of a WebDAV server: webdav+https://...
 
 
 def absolute_url(url: str) -> str:

@@ -14,8 +14,7 @@ import sys
 import threading
 import time
 
-GRACE = 10.0
-"""Seconds between the request to end and the forced end."""
+GRACE = 10.0  # seconds between the request to end and the forced end
 
 
 def _end_with_parent() -> None:

@@ -33,17 +33,14 @@ from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message, 
 from sparsona_pauses import Pauses
 from sparsona_records import BadParcel, Incoming, from_record, to_record, write
 
-PATIENCE = 30.0
-"""Seconds that a restarted owner's process may take to listen again."""
+PATIENCE = 30.0  # seconds that a restarted owner's process may take to listen again
 STUCK = 30.0
 """Seconds. After a crash of the SuperLink, a SuperNode may name a message that it does not have, and never will."""
 SOON, LATER = 0.05, 0.5
 """Seconds between two requests for a message: after a message, and at most. The SuperNode is on the same machine."""
-WATCH = 0.3
-"""Seconds between two checks whether the parent is alive."""
+WATCH = 0.3  # seconds between two checks whether the parent is alive
 ACQUIRE = "/flwr.proto.Runtime/AcquireTask"
-MOST = 2**40
-"""Largest answer in bytes. It comes from the owner's own process."""
+MOST = 2**40  # Largest answer in bytes. It comes from the owner's own process.
 
 
 def connect(address: str, *more: Any) -> RuntimeHttpClient:

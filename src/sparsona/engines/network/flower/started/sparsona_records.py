@@ -12,12 +12,9 @@ from typing import Any
 
 STYPE = "sparsona.frame"
 HEAD, BODY = "head", "body"
-NUMBER = "number"
-"""The key in a head that holds the message's number on its way to a node."""
-SMALL = 2**20
-"""Largest body in bytes that travels in the record of the head; a longer one is an array."""
-MOST_HEAD = 2**20
-"""Largest head in bytes; a longer one is refused."""
+NUMBER = "number"  # the key in a head that holds the message's number on its way to a node
+SMALL = 2**20  # largest body in bytes that travels in the record of the head; a longer one is an array
+MOST_HEAD = 2**20  # largest head in bytes; a longer one is refused
 LENGTH = 8
 CHUNK = 2**20
 

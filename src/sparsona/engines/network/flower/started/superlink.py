@@ -31,16 +31,12 @@ REQUESTS = {
     "/v1/runtime/push-messages": PushAppMessagesRequest,
 }
 """The requests of idle nodes, and the request by which the run sends messages to nodes."""
-LOOKED_UP = 30.0
-"""Seconds after which a node's poll is passed to Flower in any case."""
-NOTED = 12.0
-"""Seconds between two heartbeats that are passed to Flower. It takes a node for dead after 24."""
+LOOKED_UP = 30.0  # seconds after which a node's poll is passed to Flower in any case
+NOTED = 12.0  # Seconds between two heartbeats that are passed to Flower. It takes a node for dead after 24.
 MOST_BODY = 2**25
 """Largest request in bytes. Flower moves messages in pieces of 5 MB, and reads a request before it knows the sender."""
-HALF = 30.0
-"""Seconds in which a request's head, and each further part of its body, must arrive."""
-LOCKED = 60.0
-"""Seconds that a connection to the database waits for a lock."""
+HALF = 30.0  # seconds in which a request's head, and each further part of its body, must arrive
+LOCKED = 60.0  # seconds that a connection to the database waits for a lock
 THIS_MACHINE = ("127.0.0.1", "::1", "::ffff:127.0.0.1")
 
 Scope = MutableMapping[str, Any]

@@ -34,12 +34,9 @@ from sparsona_pauses import Pauses
 
 BUSY, LONGEST = 3.0, 10.0
 """A pause is at least `BUSY` times as long as the request before it took, and at most `LONGEST` seconds."""
-ALIVE = 12
-"""Seconds between two heartbeats. The SuperLink accepts no less than 10."""
-KEPT = 25.0
-"""Seconds that an idle connection is kept. The SuperLink closes it after 30."""
-SOON, ANSWER = 0.1, 0.5
-"""Seconds. Flower waits `ANSWER` for an answer, and longer for work."""
+ALIVE = 12  # Seconds between two heartbeats. The SuperLink accepts no less than 10.
+KEPT = 25.0  # Seconds that an idle connection is kept. The SuperLink closes it after 30.
+SOON, ANSWER = 0.1, 0.5  # Seconds. Flower waits `ANSWER` for an answer, and longer for work.
 
 
 class Sleep:

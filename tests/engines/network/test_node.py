@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from sparsona.engines.network import owner
+from sparsona.engines.network import node
 
 
 def test_a_name_cannot_forge_a_line_of_the_log(tmp_path: Path) -> None:
-    owner._log_to(tmp_path / "node.log")
+    node._log_to(tmp_path / "node.log")
     notes = logging.getLogger("sparsona.node")
     handlers = notes.handlers[-2:]
     try:
@@ -27,7 +27,7 @@ def test_a_name_cannot_forge_a_line_of_the_log(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_log_on_a_full_disk_is_one_line_on_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    notes = owner.LogFile(Path("/dev/full"))
+    notes = node.LogFile(Path("/dev/full"))
     notes.emit(logging.makeLogRecord({"msg": "round 1"}))
     assert capsys.readouterr().err == "sparsona: cannot write /dev/full: [Errno 28] No space left on device\n"
     with pytest.raises(OSError, match="No space left"):

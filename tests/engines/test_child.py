@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from sparsona.engines.memory import keep_freed_memory
+from sparsona.engines.child import keep_freed_memory
 
 PROGRAM = """
 import resource
 import numpy as np
-from sparsona.engines.memory import keep_freed_memory
+from sparsona.engines.child import keep_freed_memory
 {call}
 for _ in range(3):
     np.ones(2**21)  # the process reaches its size
