@@ -42,6 +42,29 @@ def test_opposite_rows_dominate_all_others() -> None:
         assert divergence(rate, noise, u, v, epsilon) <= divergence(rate, noise, 1, -1, epsilon) + 1e-9
 
 
+STEP = 0.08
+GRID = np.arange(-16, 16, STEP)
+
+
+def planar(rate: float, noise: float, length: float, angle: float) -> Any:
+    """The density of one query in the plane whose differing row adds a vector of this length and angle."""
+    one, other = (norm.pdf(GRID, length * part, noise) for part in (math.cos(angle), math.sin(angle)))
+    alone = norm.pdf(GRID, 0, noise)
+    return (1 - rate) * np.outer(alone, alone) + rate * np.outer(one, other)
+
+
+def test_opposite_rows_dominate_in_the_plane() -> None:
+    """The same for rows in any two directions; with q = 0.03 the others' common part is nearly all."""
+    rng = np.random.default_rng(1)
+    for _ in range(60):
+        rate, noise, epsilon = rng.choice([0.03, 0.3, 0.9]), rng.uniform(0.5, 1.2), rng.uniform(-2, 3)
+        lengths, angles = rng.uniform(0.5, 1, 2), rng.uniform(0, 2 * np.pi, 2)
+
+        ours, theirs = (planar(rate, noise, *one) for one in zip(lengths, angles, strict=True))
+        lost = np.maximum(ours - math.exp(epsilon) * theirs, 0).sum() * STEP**2
+        assert lost <= divergence(rate, noise, 1, -1, epsilon) + 1e-6
+
+
 @pytest.mark.parametrize("queries", [1, 7, 100])
 def test_without_sampling_queries_are_one_gaussian_of_less_noise(queries: int) -> None:
     """Balle and Wang 2018, with sensitivity 2: a row is replaced."""
