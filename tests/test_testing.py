@@ -408,7 +408,7 @@ def test_the_order_of_replies_is_not_the_methods_to_see() -> None:
 def test_bad_models_and_partitions_are_found() -> None:
     with pytest.raises(ContractError, match="outputs of shape"):
         check_model(lambda shape, outputs: nn.Sequential(nn.Flatten(), nn.Linear(9, 3)), (1, 3, 3))
-    with pytest.raises(ContractError, match="dealt out twice"):
+    with pytest.raises(ContractError, match="belongs to two clients"):
         check_partitioner(lambda samples, clients, chance: {str(i): np.arange(3) for i in range(clients)})
     deal = np.arange(300).reshape(5, 60)
     with pytest.raises(ContractError, match="another seed must deal another way"):

@@ -106,7 +106,7 @@ if TYPE_CHECKING:
         """Return a 32-bit integer, for loops over arrays of such numbers: the machine takes twice as many at a time."""
 
     def u32(number: Any) -> int:
-        """The same without a sign."""
+        """Return a 32-bit integer without a sign."""
 
     def bit_length(number: int) -> int:
         """Return the number of bits of a number in 0 .. 2**32 - 1; 0 has none."""

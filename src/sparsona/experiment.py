@@ -68,7 +68,7 @@ class Experiment(BaseModel):
     method: Annotated[str, Field(description="name of the method, as `sparsona methods` lists it")]
     data: str = option("digits", "name of `sparsona data list`, or your own: folder:, csv:, parquet:, npz:, images:")
     model: str = option("auto", "network (auto: the data set's own)")
-    trainable: Names = option((), "what is trained: head, or names and patterns (not given: as the model says)")
+    trainable: Names = option((), "trained layers: head, or names and patterns (not given: as the model says)")
     lora: str = option("", "low-rank adapters on frozen layers: rank=8, or rank=8,targets=query|value,alpha=16")
     base: str = option("", "the frozen weights: a .safetensors file, or the sha256 that they must have (filled in)")
     clients: int = option(10, "number of clients (0: all that the partition makes, as with your own data)", ge=0)

@@ -38,7 +38,7 @@ def compare(
     budget_seconds: Annotated[float | None, typer.Option(min=0, help="end a run after N simulated seconds")] = None,
     folder: Annotated[Path | None, typer.Option("--out", help="folder of the runs [runs/compare-DATA-SEED]")] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="continue what is in --out; methods and seeds may be added")
+        bool, typer.Option("--resume", help="continue the study in --out; methods and seeds may be added")
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="no live table")] = False,
 ) -> None:

@@ -17,7 +17,7 @@ from sparsona.words import counted
 
 
 def methods(
-    name: Annotated[str | None, typer.Argument(metavar="[METHOD]", help="one of them, with its options")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="[METHOD]", help="show the options of this method")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="as JSON, all with their options")] = False,
 ) -> None:
     """List the methods, or show the options of one."""
@@ -61,10 +61,10 @@ def export(
     to: Annotated[Path, typer.Option(help="file to write: .safetensors, .npz, .onnx or .txt (trees)")],
     client: Annotated[str, typer.Option(help="client of the run directory")] = "",
     format: Annotated[
-        str | None, typer.Option(help="safetensors, npz, onnx or txt [what the file's name ends in]")
+        str | None, typer.Option(help="safetensors, npz, onnx or txt [by the ending of the file's name]")
     ] = None,
     slim: Annotated[
-        bool, typer.Option("--slim", help="the small net of a sparse model: rows without weights go")
+        bool, typer.Option("--slim", help="export a smaller net: leave out the rows without weights")
     ] = False,
     whole: Annotated[bool, typer.Option("--whole", help="with the frozen weights, too (.safetensors)")] = False,
     base: Annotated[str, typer.Option(metavar="FILE", help="the model's frozen weights, if it has some")] = "",
@@ -94,7 +94,9 @@ def predict(
     model: Annotated[Path, typer.Argument(help="a model that sparsona export wrote: .safetensors or .npz")],
     rows: Annotated[Path, typer.Argument(metavar="FILE", help="raw rows, without a target: .csv, .parquet or .npz")],
     to: Annotated[Path | None, typer.Option("--out", help="the csv to write [to the screen]")] = None,
-    id: Annotated[str, typer.Option("--id", metavar="COLUMN", help="repeat this column of the rows")] = "",
+    id: Annotated[
+        str, typer.Option("--id", metavar="COLUMN", help="repeat this column of the input rows in the output")
+    ] = "",
     exact: Annotated[bool, typer.Option("--probabilities", help="write probabilities with all digits")] = False,
     base: Annotated[str, typer.Option(metavar="FILE", help="the model's frozen weights, if it has some")] = "",
 ) -> None:

@@ -21,7 +21,7 @@ def node(
     ] = None,
     ca: Annotated[Path | None, typer.Option(help="with Flower: the organiser's ca.crt")] = None,
     server_key: Annotated[Path | None, typer.Option(help="with a mailbox: the organiser's public key")] = None,
-    once: Annotated[bool, typer.Option("--once", help="with a mailbox: answer what is there, and end")] = False,
+    once: Annotated[bool, typer.Option("--once", help="with a mailbox: answer all waiting messages, and end")] = False,
     key: Annotated[Path | None, typer.Option(help="this client's private key")] = None,
     experiment: Annotated[
         Path | None,
@@ -44,7 +44,7 @@ def node(
     ] = None,
     separator: Annotated[
         str | None,
-        typer.Option(metavar="CHARACTER", help="what separates columns of this csv file [as the experiment says]"),
+        typer.Option(metavar="CHARACTER", help="separator of this csv file [as the experiment says]"),
     ] = None,
     decimal: Annotated[
         str | None, typer.Option(metavar="SIGN", help="the decimal sign of this csv file [as the experiment says]")
@@ -52,7 +52,7 @@ def node(
     encoding: Annotated[str | None, typer.Option(help="encoding of this csv file [as the experiment says]")] = None,
     missing: Annotated[
         str | None,
-        typer.Option(metavar="A,B,...", help="what means a missing value in this file [as the experiment says]"),
+        typer.Option(metavar="A,B,...", help="codes of a missing value in this file [as the experiment says]"),
     ] = None,
     bounds: Annotated[
         str | None,

@@ -27,13 +27,13 @@ def sweep(
     ] = None,
     folder: Annotated[Path | None, typer.Option("--out", help="folder of the runs [runs/sweep-NAME]")] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="continue what is in --out; values may be added with --over")
+        bool, typer.Option("--resume", help="continue the sweep in --out; values may be added with --over")
     ] = False,
     choose_by: Annotated[
         str | None,
         typer.Option(metavar="validation", help="choose each method's setting on validation rows; test only that"),
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="no progress")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="hide the progress")] = False,
 ) -> None:
     """Run every combination of some settings and print one table.
 

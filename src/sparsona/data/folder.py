@@ -1,8 +1,8 @@
 """``folder:PATH``: the user's own data in a folder, one file per client, named after it.
 
-``berlin.csv`` and ``berlin.parquet`` have columns, ``berlin.npz`` holds `x` and `y`, perhaps `x_test` and `y_test`.
-All are understood as :class:`sparsona.data.Columns` declares them. What else the folder holds is refused: a
-client must not be left out unsaid. Hidden files and those that describe the folder (README, .md) are passed over.
+``berlin.csv`` and ``berlin.parquet`` have columns, ``berlin.npz`` holds `x` and `y`, perhaps `x_test` and `y_test`. All
+are understood as :class:`sparsona.data.Columns` declares them. Any other file is refused, so that no client is left out
+silently. Hidden files and those that describe the folder (README, .md) are passed over.
 """
 
 from pathlib import Path
@@ -23,7 +23,7 @@ JUNK = ("desktop.ini", "thumbs.db")
 
 @source(about="your own files, one a client: folder:PATH with .csv, .parquet or .npz (x, y)", licence="yours")
 def load(store: Store, path: Path) -> Tables:
-    """The rows of every client, a file each."""
+    """Load the rows of every client, one file each."""
     path = path.expanduser()
     tables = tuple(read_table(file, file.stem) for file in _files(path))
     tested = [table.where for table in tables if table.test]

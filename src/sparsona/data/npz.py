@@ -1,7 +1,7 @@
 """``npz:PATH``: the user's own arrays in one .npz file.
 
-`x` and `y`; perhaps `x_test` and `y_test`, the official test part; perhaps `client`, the client of each sample,
-and `client_test`; perhaps `columns`, the names of the columns of `x`. Further arrays of a value a sample are columns
+`x` and `y`; perhaps `x_test` and `y_test`, the official test part; perhaps `client`, the client of each sample, and
+`client_test`; perhaps `columns`, the names of the columns of `x`. Further arrays with one value per sample are columns
 that ``--split`` may name. :func:`sparsona.data.from_arrays` describes the arrays.
 """
 
@@ -68,7 +68,7 @@ def _values(arrays: dict[str, Array], key: str, rows: int, path: Path) -> Array:
 
 
 def read_npz(path: Path) -> dict[str, Array]:
-    """All arrays of a .npz file. Python objects are refused: reading them would run what the file says."""
+    """All arrays of a .npz file. Python objects are refused: reading them could run code."""
     try:
         with reading(path):
             if zipfile.is_zipfile(path):

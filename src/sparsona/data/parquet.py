@@ -1,6 +1,6 @@
 """``parquet:PATH``: the user's own rows in one file.
 
-``--client COLUMN`` says whose each row is, or ``--partition`` deals them out; one of them must be given.
+``--client COLUMN`` names each row's client, or ``--partition`` divides the rows; one of them must be given.
 """
 
 from pathlib import Path

@@ -13,7 +13,7 @@ from sparsona.data._arrays import plain_array
 from sparsona.data.dataset import Array, Indices
 
 FIRST = 4
-"""Samples that are read twice to find out whether a Dataset is random."""
+"""Number of samples that are read twice to find out whether a Dataset is random."""
 
 
 @contextmanager

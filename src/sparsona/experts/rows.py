@@ -1,4 +1,4 @@
-"""The rows of one client as experts want them: one flat row of numbers per sample, and what is learnt of it."""
+"""The rows of one client for experts: one flat row of numbers per sample, and its learnt target."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class Engine(Protocol):
         """Run turns and yield their outcomes in any order."""
 
     def close(self) -> None:
-        """Give back what is held."""
+        """Release files and processes."""
 
 
 class LocalEngine:

@@ -38,7 +38,7 @@ class APFL(Averaging[ClientState]):
 
     alpha: float = option(0.5, "share of the client's own model in the mixture", ge=0, le=1)
     adaptive: bool = option(True, "each client adapts its alpha by one gradient step per round, within 0 and 1")
-    mix: Literal["weights", "outputs"] = option("weights", "what is mixed: weights (paper) or outputs (authors' code)")
+    mix: Literal["weights", "outputs"] = option("weights", "mixture of weights (paper) or of outputs (authors' code)")
 
     def start_client(self, task: Task, client: ClientId) -> ClientState:
         return ClientState(task.initial, self.alpha)

@@ -34,7 +34,7 @@ from sparsona.training.local import Local
 
 @dataclass(frozen=True)
 class ClientState:
-    """What was not sent yet."""
+    """The residual: entries that were not sent yet."""
 
     residual: Vector
 

@@ -36,9 +36,11 @@ class FedAsync(Method[ServerState, None]):
     D = b and 1 / (a (D - b) + 1) beyond (hinge).
     """
 
-    staleness: Literal["constant", "polynomial", "hinge"] = option("polynomial", "shape of s(D)")
+    staleness: Literal["constant", "polynomial", "hinge"] = option(
+        "polynomial", "weight s(D) of a model that is D models late"
+    )
     alpha: float = option(0.6, "weight of a model that is not late", gt=0, le=1)
-    a: float | None = option(None, "slope of s (not given: 0.5, and 10 for hinge)", ge=0)
+    a: float | None = option(None, "parameter a of s (not given: 0.5, and 10 for hinge)", ge=0)
     b: float = option(4.0, "lateness up to which hinge keeps the full weight", ge=0)
     rho: float = option(0.005, "strength of the proximal term that keeps a client near its start", ge=0)
     variant: Literal["paper", "repository"] = option(

@@ -12,8 +12,9 @@ from sparsona.metrics._metric import Answers
 
 @dataclass(frozen=True)
 class ThresholdRule:
-    """How a threshold is chosen: the best sum of sensitivity and specificity, or the highest one that finds a share
-    `sensitivity` of the positive cases."""
+    """The rule for a threshold: the best sum of sensitivity and specificity, or the highest threshold that finds a
+    share `sensitivity` of the positive cases.
+    """
 
     sensitivity: float | None = None
 

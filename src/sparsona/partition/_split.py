@@ -237,7 +237,7 @@ def _gift(client: str, held: Indices, strata: Indices, owner: Indices) -> int:
 def set_aside_along(
     part: Indices, values: Array, along: ColumnSplit, count: int, rng: np.random.Generator
 ) -> tuple[Indices, Indices]:
-    """(what stays, about `count` samples of `part`); either is empty where the column does not allow a split.
+    """Return the remaining samples, and about `count` samples that are set aside; either may be empty.
 
     By time the rows after the cut are set aside; rows of one time stay together, and rows that lie less than the gap
     before the cut are in neither part. By group the groups are drawn at random until they hold `count` samples.

@@ -1,4 +1,4 @@
-"""Partitions by label: each client holds few classes, or the samples are dealt out in the order of their labels."""
+"""Partitions by label: each client holds few classes, or samples are assigned in the order of their labels."""
 
 import math
 

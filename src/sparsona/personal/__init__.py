@@ -1,1 +1,1 @@
-"""What a client uses: made of the method's model in one room, for every method alike."""
+"""The model that a client uses: made from the method's model, in the same way for every method."""

@@ -38,7 +38,7 @@ class KeptModels:
         return next((m for m in (self.newest, self.best) if m is not None and m.round == round), None)
 
     def noted(self, model: KeptModel, best_round: int) -> KeptModels:
-        """Return what is kept after one more evaluation, where the federation chooses the round.
+        """Return the kept models after one more evaluation, if the federation chooses the round.
 
         The federation knows only after the evaluation whether it was the best one. So the newest model is kept beside
         that of `best_round`, the best earlier round (0: none yet).
@@ -51,7 +51,7 @@ class KeptModels:
         return KeptModels(self.of_round(best_round), model)
 
     def noted_alone(self, model: KeptModel, higher_is_better: bool) -> KeptModels:
-        """Return what is kept after one more evaluation, where the client chooses the round by itself.
+        """Return the kept models after one more evaluation, if the client chooses the round by itself.
 
         >>> kept = KeptModels().noted_alone(KeptModel(1, (), None, 0.5), True)
         >>> kept.noted_alone(KeptModel(2, (), None, 0.5), True).best.round
@@ -69,7 +69,7 @@ class KeptModels:
 
 
 def kept_model(round: int, model: Model, buffers: Vector | None, score: float) -> KeptModel:
-    """Return what is kept of a model that a client used after a round."""
+    """Return the vectors and buffers of a model that a client used after a round."""
     return KeptModel(round, leaves(model), buffers, score)
 
 

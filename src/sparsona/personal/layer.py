@@ -39,11 +39,11 @@ def _named(given: Any) -> Any:
 
 @dataclass(frozen=True)
 class PersonalState:
-    """What the layer remembers of one client.
+    """The layer's state for one client.
 
     `mean` holds the vectors of the running mean of the models that the client has trained, and `alone` the model that
     it trains on its own data alone, with the running mean of that; `trees` and `linear` are experts that are trained
-    once. None where none is kept.
+    once. A field is None if it is not used.
     """
 
     mean: tuple[Vector, ...] | None = None
@@ -55,7 +55,7 @@ class PersonalState:
 
 @dataclass(frozen=True)
 class PersonalLayer:
-    """What a client uses of the models that it has."""
+    """The choice of the model that a client uses."""
 
     average: float | None = option(
         None,

@@ -28,7 +28,7 @@ class BudgetSpent(SparsonaError):
 class Mechanism:
     """One client's mechanism in one run, fixed before its first query, and the most queries that it may answer.
 
-    `use` are the queries of one use of its model, such as the last one, in which it is exported.
+    `use` is the number of queries of one use of its model, such as its export.
     """
 
     clip: float
@@ -40,7 +40,7 @@ class Mechanism:
 
     @classmethod
     def planned(cls, settings: PrivacySettings, examples: int, batch: int, queries: int, use: int = 0) -> Mechanism:
-        """The mechanism that keeps to the settings over `queries` queries about `examples` training rows."""
+        """Return the mechanism that keeps to the settings over `queries` queries about `examples` training rows."""
         rate, delta = min(1.0, batch / max(examples, 1)), settings.delta
         noise = settings.noise
         if noise is None:

@@ -79,7 +79,7 @@ class RestingStore:
         return replaced(state, lambda leaf: changed.get(id(leaf), leaf), ByClient)
 
     def rested(self, state: Any) -> Any:
-        """The same state within the budget."""
+        """Return the state with values beyond the budget in files."""
         parts = _parts(state)
         by_client = [part for part in parts if isinstance(part, ByClient)]
         arrays = [part for part in parts if isinstance(part, np.ndarray) and id(part) not in self._mapped_files]
@@ -103,7 +103,7 @@ class RestingStore:
         return replaced(state, lambda leaf: changed.get(id(leaf), leaf), ByClient)
 
     def _measured(self, number: int, part: ByClient[Any]) -> dict[str, tuple[Any, int]]:
-        """The values of a part that are in memory, with their bytes; those of the last state were measured then."""
+        """Yield the values of a part that are in memory, with their bytes, which are cached from the last state."""
         last = self._sizes.get(number, {})
         found = {}
         for client, value in part.held.items():
@@ -124,7 +124,7 @@ class RestingStore:
         return Resting(name, lambda: unpack(read_resting(files.folder, name), kind))
 
     def _mapped(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """The array in a file."""
+        """Return the array in a file, mapped into memory."""
         path = self.files.folder / f"rows-{self._number}"
         self._number += 1
         write_new(path, b"")
@@ -144,10 +144,10 @@ class RestingStore:
         self.files.keep(resting_names(state))
 
     def close(self) -> None:
-        """Remove what was written outside of a run directory."""
+        """Remove the files outside of a run directory."""
         self.files.close()
 
 
 def _parts(state: Any) -> list[Any]:
-    """The mappings by client and the arrays that a state is made of."""
+    """Return the mappings by client and the arrays of a state."""
     return [leaf for leaf in leaves(state, ByClient) if isinstance(leaf, ByClient | np.ndarray)]

@@ -24,7 +24,7 @@ def check_partitioner(partition: Callable[..., Mapping[str, Indices]], **options
             raise ContractError(f"client {name!r} must have a name and at least one int64 index")
     together = np.concatenate(list(parts.values()))
     if len(np.unique(together)) != len(together) or together.min() < 0 or together.max() >= len(labels):
-        raise ContractError("a sample is dealt out twice, or does not exist")
+        raise ContractError("a sample belongs to two clients, or does not exist")
     if not _same_parts(parts, partition(samples, 5, Chance(3), **options)):
         raise ContractError("the same seed must deal the same way")
     other = RecordingChance(4)

@@ -64,15 +64,16 @@ class Recorder(Tap):
 
 
 LEAKY = TrainConfig(epochs=2, batch=16, lr=0.005, momentum=0.9)
-"""A training whose optimiser has a memory to leak. Even a client of one batch takes two steps: after one from a common
-start its own model may be the one it sends."""
+"""A training whose optimiser has moments that could leak. Even a client of one batch takes two steps: after one step
+from a common start, its own model may equal the one that it sends.
+"""
 
 
 def check_privacy(method: Method[Any, Any]) -> None:
-    """No sample, and no field of any state of a client that the method declares private, is found in any message.
+    """Check that no message holds a sample, or a field of a client's state that the method declares private.
 
-    A sample is looked for as it is stored and as the model gets it, whatever the type of its numbers. What the initial
-    weights hold is known to all and no secret. Statistics of a private model are private too.
+    Samples are searched as stored and as prepared for the model, in every type of number. Patterns of the initial
+    weights are not secret. Statistics of a private model are private too.
     """
     _check_buffers(method)
     try:
@@ -101,11 +102,11 @@ NOISE, BLIND = 0.01, 1e-20
 
 
 def check_budget(method: Method[Any, Any]) -> None:
-    """With a privacy budget, a client's rows have influence on messages and models through queries alone.
+    """Check that with a privacy budget, a client's rows influence messages and models through queries alone.
 
     Two runs on neighbouring data sets have the same noise, and gradients clipped so far that no answer to a query
-    depends on the rows. So if anything differs, it has found another way. A method may refuse a budget, before the run
-    or when `local` gives no raw value. A plan of its own (`queries`) must suffice for its run.
+    depends on the rows. So any difference has found another way. A method may refuse a budget, before the run or when
+    `local` gives no raw value. A plan of its own (`queries`) must suffice for its run.
     """
     setup = tiny_setup(method, personal=MEAN)
     try:
@@ -130,7 +131,7 @@ def check_budget(method: Method[Any, Any]) -> None:
 
 
 def _budgeted(setup: Setup) -> list[str]:
-    """The digests of all messages that clients send, of the losses that they tell, and of their models."""
+    """Return the digests of all messages of clients, of their losses, and of their models."""
     engine = Tap(setup)
     rounds = assemble(setup, engine, EVERYONE, LAST_ROUND)
     rounds.run()

@@ -50,7 +50,7 @@ _known: WeakKeyDictionary[nn.Module, Chain | str] = WeakKeyDictionary()
 
 
 def chain_of(module: nn.Module) -> Chain:
-    """The chain of a module that can be made slim; an InputError says why it cannot.
+    """Return the chain of a module that can be made slim; raises `InputError` with the reason if it cannot.
 
     >>> net = nn.Sequential(nn.Conv2d(1, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(48, 4))
     >>> [(layer.kind, layer.name) for layer in chain_of(net)]
@@ -93,7 +93,7 @@ class LinearLayer:
 
 
 def linear_chain(module: nn.Module) -> tuple[LinearLayer, ...] | str:
-    """The layers of a module that is a chain of linear layers, or the reason why it is none.
+    """Return the layers of a chain of linear layers, or the reason why the module is not one.
 
     >>> linear_chain(nn.Sequential(nn.Flatten(), nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2, bias=False)))
     (LinearLayer(weight=0, bias=12, outputs=3, inputs=4, activation=1), LinearLayer(weight=15, bias=-1, ...))
@@ -121,7 +121,7 @@ def linear_chain(module: nn.Module) -> tuple[LinearLayer, ...] | str:
 
 
 def traced(module: nn.Module) -> Chain | str:
-    """The module as a chain in which each layer of weights is used once, or the reason why it is none."""
+    """Return the module as a chain that uses each layer of weights once, or the reason why it is not one."""
     found = _known.get(module)
     if found is None:
         found = _known[module] = _trace(module)

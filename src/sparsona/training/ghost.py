@@ -186,7 +186,7 @@ def clipped_sum(
 def part_of(
     layer: nn.Module, leaf: str, inputs: torch.Tensor, errors: torch.Tensor, mask: torch.Tensor | None
 ) -> GradientPart:
-    """The gradients by a layer's weight or bias."""
+    """Return the gradients by a layer's weight or bias."""
     match layer:
         case nn.Embedding():
             if layer.padding_idx is not None:

@@ -45,7 +45,7 @@ class Minibatch:
 
     @cached_property
     def _samples(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """The inputs and targets: an augmented batch is the same for all derivatives."""
+        """Return inputs and targets. An augmented batch is drawn once, for all derivatives."""
         return self._runner.batch(self._indices, self._config.augment)
 
     def gradient(self, weights: Vector, *, mask: Mask | None = None, proximal: Proximal | None = None) -> Vector:
@@ -79,7 +79,7 @@ class Minibatch:
     def blended(self, own: Vector, shared: Vector, share: float) -> tuple[Vector, float]:
         """The gradient at `own` of the loss of share f(own) + (1 - share) f(shared), and its derivative by `share`.
 
-        f are the model's outputs. The gradient has the config's clipping and decay, as that of :meth:`gradient`.
+        f stands for the model's outputs. The gradient has the config's clipping and decay, as that of :meth:`gradient`.
         """
         runner, flat = self._runner, self._runner.flat
         inputs, targets = self._raw()

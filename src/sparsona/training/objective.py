@@ -51,7 +51,7 @@ class Objective:
         return tuple(one.name for one in self.metrics) or (self.metric_name,)
 
     def threshold(self, outputs: torch.Tensor, targets: Array) -> float | None:
-        """The threshold that validation rows choose; None where none is asked for, or they are all of one class."""
+        """Return the threshold that validation rows choose; None if none is requested or all rows are of one class."""
         return None if self.rule is None or not len(targets) else self.rule.choose(self.answers(outputs, targets))
 
     def measure(self, outputs: torch.Tensor, targets: Array, threshold: float | None = None) -> tuple[float, ...]:
@@ -66,7 +66,7 @@ class Objective:
         return tuple(one.value(answers) for one in self.metrics)
 
     def answers(self, outputs: torch.Tensor, targets: Array, threshold: float | None = None) -> Answers:
-        """The answers that a model's outputs stand for; with a threshold, the positive class from there on."""
+        """Return a model's outputs as answers; with a threshold, probabilities from it on mean the positive class."""
         assert self.task is not None
         found = self.predict(outputs).cpu().numpy()
         given = probabilities(outputs, self.task)
@@ -81,7 +81,7 @@ class Objective:
     def measured_by(
         self, names: Sequence[str], labels: Sequence[str] = (), positive: str = "", threshold: str = ""
     ) -> Objective:
-        """The same objective with these metrics; `labels` are the names of the classes, or of several targets."""
+        """Return the objective with these metrics; `labels` are the names of the classes, or of several targets."""
         if not names and not positive and not threshold:
             return self
         if self.task is None:

@@ -65,7 +65,9 @@ def probe(runner: ModelRunner, federation: Federation, shape: tuple[int, ...]) -
         raise InputError("no weight of the model gets a gradient: its forward detaches them, or does not use them")
     if still:
         more = f" and {len(still) - 1} more" if len(still) > 1 else ""
-        log.warning("the outputs do not depend on %s%s: freeze what is not used, so that it stays", still[0], more)
+        log.warning(
+            "the outputs do not depend on %s%s: freeze unused weights, so that they keep their values", still[0], more
+        )
 
 
 def _without_gradient(runner: ModelRunner, inputs: torch.Tensor, targets: torch.Tensor) -> list[str]:

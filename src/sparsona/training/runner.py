@@ -270,7 +270,7 @@ class ModelRunner:
         return self.shifted(outputs)
 
     def on(self, inputs: Array, targets: Array, objective: Objective) -> ModelRunner:
-        """The same module and device with other raw samples, of the same units, and another objective.
+        """Return a runner with the same module and device, other raw samples of the same units, and another objective.
 
         Its work is counted on this runner.
         """
@@ -375,7 +375,7 @@ class ModelRunner:
         return Trained(weights, self.loss, round(seen), rule.moments())
 
     def answer(self, indices: Indices, query: Query, mask: Mask | None = None, augment: bool = False) -> torch.Tensor:
-        """The answer to a query about these samples, at the weights that the module has now (part 0 of the rule)."""
+        """Return the answer to a query about these samples at the module's present weights (part 0 of the rule)."""
         mask = None if mask is None or mask.all() else mask
         within = None if mask is None else tensor_of(mask, self.device)
         if self._fused is not None and not augment:
@@ -486,7 +486,7 @@ class RunnerForward:
 
 
 def _per_example(term: torch.Tensor, losses: torch.Tensor) -> torch.Tensor:
-    """A term of the loss, if it has one number per example: a mean would weigh examples wrongly."""
+    """Return a term of the loss; raise an error unless it has one number per example."""
     if term.shape != losses.shape:
         raise InputError(
             f"a loss term has shape {tuple(term.shape)}: return one number per example, {len(losses)} here"

@@ -46,7 +46,7 @@ SlimPlan = tuple[SlimLayer, ...]
 
 
 def plan(chain: Chain, layout: Layout, mask: Mask, training: bool = False) -> SlimPlan:
-    """The rows of each layer that must be computed when only the weights of `mask` are not zero.
+    """Return the rows of each layer that must be computed if only the weights of `mask` are not zero.
 
     All rows of the last layer are computed. In training, so are rows before a dropout. So are rows whose constant would
     meet the zeros around a padded image.
@@ -79,7 +79,7 @@ def plan(chain: Chain, layout: Layout, mask: Mask, training: bool = False) -> Sl
 
 
 def _spread(channels: IndexSet, pixels: int) -> IndexSet:
-    """The columns of a flattened image that come from `channels`."""
+    """Return the columns of a flattened image that belong to `channels`."""
     return (channels[:, None] * pixels + np.arange(pixels)).ravel()
 
 

@@ -108,7 +108,7 @@ class StepRule:
         self._add_decay(gradient)
 
     def step_spans(self, spans: GradientSpans) -> None:
-        """Move only these spans of a vector. The norm that is clipped is that of all of them together.
+        """Move only these spans of a vector. Clipping uses the common norm of all spans.
 
         Each span has an optimiser of its own: the moments of spans that stand still do not change.
         """
@@ -125,7 +125,7 @@ class StepRule:
             rule._pull_apart()
 
     def moments(self) -> Moments:
-        """What the optimiser remembers."""
+        """Return the optimiser's moments."""
         return self._optimizer.moments()
 
     def _add_pull(self, gradient: torch.Tensor) -> None:

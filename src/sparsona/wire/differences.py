@@ -42,8 +42,8 @@ _SIGN = 0x80000000
 
 @compiled
 def _survey(patterns: Patterns, others: Patterns) -> tuple[Symbols, Patterns, Bytes, Patterns, Ints]:
-    """For each number its symbol, below the bit length to expect, and its plain bits. For each block the step from the
-    mean before, folded. How often each of the first occurs (in two halves, to be added), and each step.
+    """Return, per number, its symbol combined with the expected bit length, and its plain bits. Per block, return the
+    folded step from the mean before. Also return the counts of symbols (in two halves, to be added) and of steps.
     """
     n = len(patterns) // BLOCK * BLOCK
     found, plain = np.empty(n, np.uint16), np.empty(n, np.uint32)
@@ -98,13 +98,14 @@ def _mean(total: int, many: int, before: int) -> int:
 
 @compiled
 def _expected(mean: int, exponent: int) -> int:
-    """The bit length to expect of a distance from a number of this exponent."""
+    """Return the expected bit length of a distance from a number of this exponent."""
     return i32(min(max(i32(i32(mean) - i32(exponent)), i32(0)), i32(EXPECTED - 1)))
 
 
 @compiled
 def _contexts(counts: Patterns, most: int) -> tuple[int, Contexts, Ints]:
-    """The best number of contexts (as log2, up to `most`), the context of each expected bit length, the counts in each.
+    """Return the best number of contexts (as log2, up to `most`), the context of each expected bit length, and the
+    counts per context.
 
     The expected bit lengths are cut so that contexts hold about equally many symbols.
     """
@@ -204,7 +205,7 @@ def _write(
 
 
 def decode(reader: Reader, reference: Vector) -> Vector:
-    """The next vector, which has the length of `reference`. The caller has claimed it."""
+    """Return the next vector, which has the length of `reference`. The caller has claimed it."""
     what = "differences"
     if len(reference) < _FEW:
         raise WireError(f"{what} of {len(reference)} numbers cannot be, at least {_FEW} are needed")
@@ -242,7 +243,7 @@ def _decode(
     of_mean: lanes.Entries,
     out: Patterns,
 ) -> bool:
-    """The numbers of whole blocks, into `out`; False if the lanes cannot come from :func:`_write`.
+    """Write the numbers of whole blocks to `out`; return False if the lanes cannot come from :func:`_write`.
 
     `ends` ascend, and `SLACK` bytes follow the last. `others` is of whole blocks, and `out` is no shorter. `row_of`
     says where in `codes` each expected bit length has its table.

@@ -11,7 +11,7 @@ from sparsona.wire.buffers import Bytes
 from sparsona.wire.rans import Ints
 
 Entries = npt.NDArray[np.uint32]
-"""For each code: the symbol or the code (lower half), the bits of the code (above), the bits with what follows it (top
+"""Per code: the symbol or the code (lower half), the length of the code (above), the length with the plain bits (top
 byte).
 """
 
@@ -19,14 +19,14 @@ LIMIT = 10  # the longest code in bits
 ONLY = LIMIT + 1  # marks the only symbol of its table, whose code takes no bits
 UNKNOWN = 15 << 16  # The entry of a code that is not in its table. It takes no bits.
 SLACK = 128
-"""Bytes that stand behind the last lane: a reader looks for its end from time to time only. Between two looks,
+"""Bytes behind the last lane, because a reader checks for the end only from time to time. Between two looks,
 :mod:`sparsona.wire.differences` reads at most 86 bytes beyond the end.
 """
 
 
 @compiled
 def lengths(counts: Ints) -> Bytes:
-    """The bits of each symbol's code. Counts are halved until no code is longer than `LIMIT`."""
+    """Return the code length of each symbol. Counts are halved until no code is longer than `LIMIT`."""
     out, used, many = np.zeros(len(counts), np.uint8), np.empty(len(counts), np.int64), 0
     for symbol in range(len(counts)):
         used[many] = symbol
@@ -113,7 +113,9 @@ def entries(table: Bytes, plain: Bytes) -> Entries:
 
 @compiled
 def readable(table: Bytes, plain: Bytes) -> tuple[Entries, bool]:
-    """For rows of lengths, the entry of each `LIMIT` bits; False if a row is no prefix code that uses up all bits."""
+    """Return, for rows of lengths, the entry of each pattern of `LIMIT` bits; and False if a row is not a complete
+    prefix code.
+    """
     rows, size = table.shape
     out = np.empty((rows, 1 << LIMIT), np.uint32)
     for row in range(rows):
@@ -141,7 +143,7 @@ def readable(table: Bytes, plain: Bytes) -> tuple[Entries, bool]:
 
 @compiled
 def put(entry: int, plain: int, lane: Bytes, held: int, filled: int, at: int) -> tuple[int, int, int]:
-    """Write a code and the bits behind it: the bits that are held now, how many, and where they go.
+    """Write a code and its plain bits; return the held bits, their number, and their place.
 
     Held bits are written each time, because a branch would take longer. Nothing is checked: eight bytes must stand at
     `at`. At most 7 bits are held, and 34 come.
@@ -155,7 +157,7 @@ def put(entry: int, plain: int, lane: Bytes, held: int, filled: int, at: int) ->
 
 @compiled
 def get(lane: Bytes, at: int, row: int, codes: Entries, found: Entries, plain: Entries, i: int) -> int:
-    """Read the entry and the bits that follow it (and more) into place `i`: the bit where the next code begins.
+    """Read an entry and the bits after it into place `i`; return the bit where the next code begins.
 
     `row` is the first of a table in `codes`. Nothing is checked: eight bytes must stand at bit `at`, and `1 << LIMIT`
     codes at `row`, a multiple of that.

@@ -16,7 +16,7 @@ WORK = {"imdb": 0.2, CIFAR: 150.0}
 """The work per sample, in units of a 28x28 image in ConvNet2."""
 BATCH = 128
 ROUNDS = {"fashion-mnist": 10, "mnist": 10, "imdb": 30}
-"""How many `quick` runs."""
+"""Sizes of the runs of `quick`."""
 RATE = {"fashion-mnist": 1e-3, "mnist": 1e-3, "imdb": 1e-2, CIFAR: 1e-3}
 """The ends of the paper's range: at 1e-3 the embedding hardly moves in 20 steps."""
 
@@ -104,9 +104,10 @@ LONG_GRID = Grid("training.lr", RATES, rounds=LENGTH // 5)
 
 
 def cases(size: Size) -> Iterator[Case]:
-    """All runs. The whole has 27 of the 36 settings of Table 1 by 5 methods, `paper` the 9 of CIFAR-10 and what else no
-    other size has; `quick` has 15 by 5, the headline again with whole epochs, and again with rates from validation
-    samples."""
+    """Return all runs. The whole has 27 of the 36 settings of Table 1 by 5 methods; `paper` has the 9 of CIFAR-10 and
+    further studies. `quick` has 15 by 5, and the headline again with whole epochs and with rates from validation
+    samples.
+    """
     if size == "quick":
         yield from _all(size)
         yield from _tuned()

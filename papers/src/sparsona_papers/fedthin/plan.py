@@ -109,7 +109,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """What its file is called."""
+        """Return the name of its file."""
         return f"{self.task.name}-{self.share:g}-{self.row}-t{self.trial}-s{self.seed}-r{self.rounds}"
 
     @property
@@ -142,7 +142,7 @@ class Cell:
 
 
 def trials(row: str, plan: StudyPlan) -> list[dict[str, Any]]:
-    """What each trial of a row sets: nothing but the rate in the first, then distinct draws from its space.
+    """Return the settings of each trial of a row: first only the rate, then distinct draws from its space.
 
     >>> [len(trials(row, WHOLE)) for row in ("local", "fedthin")]
     [9, 9]

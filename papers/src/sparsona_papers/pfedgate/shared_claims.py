@@ -113,13 +113,13 @@ def above_heterofl(where: ClaimScope) -> Iterator[Claim]:
 
 
 def few_participants(where: ClaimScope) -> Claim:
-    """A fifth of the clients in a round is enough."""
+    """Claim: a fifth of the clients per round is enough."""
     text = f"C3: {where}: 20 % participation costs less than a point, weighted, `post`"
     return where.loses(text, (where.base("pfedgate-0.5"), "pfedgate-0.5-20%"), most=0.01)
 
 
 def few_participants_of_fedavg(where: ClaimScope) -> Claim:
-    """For FedAvg a fifth of the clients in a round is not enough."""
+    """Claim: for FedAvg a fifth of the clients per round is not enough."""
     return where.exceeds(
         f"Table 3: {where}: 20 % participation costs FedAvg more than a point, weighted, `post` (paper: 1.45 to 3.56"
         " for the baselines)",
@@ -129,7 +129,7 @@ def few_participants_of_fedavg(where: ClaimScope) -> Claim:
 
 
 def mixed_densities(where: ClaimScope) -> Claim:
-    """Clients with little room do not spoil the others' models."""
+    """Claim: clients with low density do not harm the others' models."""
     return where.loses(
         f"Figure 5: {where}: densities of 0.5 and 0.1 side by side lose at most 2.5 points on 0.5, weighted, `post`",
         (where.base("pfedgate-0.5"), "pfedgate-mixed"),
@@ -138,8 +138,9 @@ def mixed_densities(where: ClaimScope) -> Claim:
 
 
 def ablations(where: ClaimScope, mark: str, printed: Callable[[str], str]) -> Iterator[Claim]:
-    """Every part of the gate is worth something, its first norm more than the second; `printed` gives the paper's
-    numbers for a gate without a part."""
+    """Claims: every part of the gate helps, its first norm more than the second; `printed` has the paper's numbers for
+    a gate without a part.
+    """
     for name in ABLATIONS:
         text = f"{mark}: {where}: the whole gate above {name}, weighted, `post` ({printed(name)})"
         yield where.exceeds(text, (where.base("pfedgate-0.5"), f"pfedgate-0.5-{name}"))
@@ -150,7 +151,9 @@ def ablations(where: ClaimScope, mark: str, printed: Callable[[str], str]) -> It
 
 
 def ablation_speeds(where: ClaimScope) -> Iterator[Claim]:
-    """Without a part the gate learns slower, but for one that is the same for all samples of a client."""
+    """Claims: without a part the gate learns more slowly, except for the gate that is the same for all samples of a
+    client.
+    """
     for name in ABLATIONS:
         pair = ("pfedgate-0.5", f"pfedgate-0.5-{name}")
         word, order = ("faster", pair) if name == "client-wise" else ("slower", pair[::-1])
@@ -182,13 +185,13 @@ def speed(where: ClaimScope, densities: Sequence[str], rivals: Sequence[str], mo
 
 
 def five_blocks(where: ClaimScope) -> Claim:
-    """Two blocks a tensor are too few."""
+    """Claim: two blocks per tensor are too few."""
     text = f"C5: {where}: five blocks a tensor above two, weighted, `post`"
     return where.exceeds(text, (where.base("pfedgate-0.5"), "pfedgate-0.5-blocks-2"))
 
 
 def ten_blocks(where: ClaimScope) -> Claim:
-    """Five blocks a tensor are enough."""
+    """Claim: five blocks per tensor are enough."""
     five, ten = where.base("pfedgate-0.5"), "pfedgate-0.5-blocks-10"
     text = f"C5: {where}: ten blocks a tensor gain less than a point on five, weighted, `post`"
     return where.claim(text, lambda data: [loses(where.end(data, ten), where.end(data, five), 0.01)], five, ten)

@@ -29,9 +29,9 @@ def validated(line: ClientRecord) -> Mapping[str, float]:
 def held(lines: Sequence[ClientRecord], mixed: bool, of: Scores = tested) -> dict[str, float]:
     """The score of every client with the model that it holds after the last round: the paper's "client" accuracy.
 
-    A client holds what it trained last, `post` of the last round in which it took part. Under PLGA (`mixed`) it holds
-    the mixture that was made when its last reply came in: `pre` of that round, for a straggler the last but one of its
-    cycle if the next reply is still under way. Clients that never took part hold the start: `pre`.
+    A client holds the model that it trained last: `post` of its last round. Under PLGA (`mixed`) it holds the mixture
+    that was made when its last reply arrived: `pre` of that round. For a straggler whose next reply is still on its
+    way, this is the last but one round of its cycle. Clients that never took part hold the start: `pre`.
     """
     last = max(line.round for line in lines)
     by_client: dict[str, dict[int, ClientRecord]] = {}

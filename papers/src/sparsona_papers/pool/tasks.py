@@ -137,7 +137,7 @@ def watch() -> tuple[Array, Array, Array, Array | None]:
 
 
 def _described(window: Array) -> Array:
-    """Six numbers of each channel: mean, spread, extremes, and how much it moves from sample to sample and turns."""
+    """Six numbers of each channel: mean, spread, extremes, spread of its steps, share of crossings of its mean."""
     moves, centred = np.diff(window, axis=0), window - window.mean(axis=0)
     turns = (centred[1:] * centred[:-1] < 0).mean(axis=0)
     parts = [window.mean(axis=0), window.std(axis=0), window.min(axis=0), window.max(axis=0), moves.std(axis=0), turns]

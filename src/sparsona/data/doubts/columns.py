@@ -108,7 +108,7 @@ ENOUGH, OF_A_CLASS, RECALL, CORRELATION = 40, 5, 0.99, 0.9999
 
 @DOUBTS.named("disguised-target")
 def disguised_target(sites: Sites) -> Iterator[Doubt]:
-    """A feature that is the target in disguise.
+    """Find features that are the target in disguise.
 
     It may be a copy, a code, or a value that is recorded only after the outcome.
     """

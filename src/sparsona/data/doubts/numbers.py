@@ -225,7 +225,7 @@ def _fahrenheit(celsius: Array, other: Array) -> bool:
 
 @DOUBTS.named("swapped")
 def swapped(sites: Sites) -> Iterator[Doubt]:
-    """Two columns of numbers that one client has in each other's place."""
+    """Find two columns of numbers that one client has exchanged."""
     names = sites.rows.number_names
     known = {client: mine for client, mine in sites.judged.items() if len(mine) >= ROWS}
     if len(names) < 2 or len(known) < 2:

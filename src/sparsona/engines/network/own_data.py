@@ -222,7 +222,9 @@ def write_share(path: Path, federation: Federation, client: ClientId) -> None:
     data, split = federation.data, federation.splits[client]
     for what, values in (("inputs", data.inputs), ("targets", data.targets)):
         if values.dtype.kind == "f" and np.isnan(values).any():
-            raise DataError(f"the {what} of {data.name} have missing values and cannot be dealt out: use folder:PATH")
+            raise DataError(
+                f"the {what} of {data.name} have missing values and cannot be divided among clients: use folder:PATH"
+            )
     mine = np.concatenate([split.train, split.validation, split.test])
     meta = {key: getattr(data, key) for key in META}
     sizes = np.array([len(split.train), len(split.validation), len(split.test)])

@@ -34,7 +34,7 @@ def check_networkable(experiment: Experiment) -> None:
     if experiment.columns.client:
         raise InputError("columns.client is for a file of all clients: on a network, each node is one client; drop it")
     if experiment.new_clients:
-        raise InputError("new_clients is for simulations: on a network, whoever joins is a node; drop it")
+        raise InputError("new_clients is for simulations: on a network, start another node; drop it")
 
 
 def setup_of(

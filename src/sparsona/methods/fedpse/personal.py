@@ -19,7 +19,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Common:
-    """The positions and values that are largest over all clients, ready to be compared with each client's.
+    """The positions and values that are largest over all clients, prepared for comparison with each client's.
 
     `rank` is the place of each position among the chosen ones, -1 for the others. `bounds` are the ends of the spans
     that are compared each by itself, `cuts` the places of these ends among the chosen ones.
@@ -32,18 +32,19 @@ class Common:
 
     @classmethod
     def of(cls, support: Sparse, spans: Sequence[slice]) -> Common:
-        """The common choice, ready to be compared."""
+        """Return the common choice, prepared for comparison."""
         rank = np.full(support.size, -1, np.int32)
         rank[support.indices] = np.arange(len(support.indices), dtype=np.int32)
         bounds = np.array([(span.start, span.stop) for span in spans], np.int64)
         return cls(support, rank, bounds, support.indices.searchsorted(bounds))
 
     def personal(self, update: Sparse, rng: Callable[[int], np.random.Generator]) -> tuple[IndexSet, float]:
-        """The positions for the client that sent `update`, as many in each span as the common ones are, and the
-        client's correlation distance d from the others, in 0..1: the mean over the spans by positions chosen.
+        """Return the positions for the client that sent `update`, as many in each span as there are common ones. Also
+        return the client's correlation distance d from the others, in 0..1: the mean over the spans, weighted by chosen
+        positions.
 
-        In each span, positions in both are taken. Of the rest a share d comes from the client's own positions and
-        1 - d from the common ones, drawn at random: a client unlike the others keeps to what it has learnt itself. Each
+        In each span, positions in both sets are taken. Of the others a share d comes from the client's own positions
+        and 1 - d from the common ones, drawn at random. So a client unlike the others keeps its own positions. Each
         span has its own d, and `rng` gives the generator of a span by its number.
 
         >>> same = Sparse(9, np.array([2, 5]), np.array([1, -1], np.float32))
@@ -92,10 +93,10 @@ def _compare(
 
 
 def _draw(shared: Mask, wanted: int, among: int, chance: np.random.Generator) -> Mask:
-    """A uniform random subset of `wanted` of the `among` places that are not shared.
+    """Draw a uniform random subset of `wanted` of the `among` places that are not shared.
 
-    Each is drawn with probability wanted / among; then places drawn by lot are added or put back until the number is
-    right. By symmetry every subset of the number is equally likely.
+    Each is drawn with probability wanted / among. Then random places are added or removed until the number is right. By
+    symmetry, all subsets of that size are equally likely.
     """
     drawn = np.zeros(len(shared), np.bool_)
     if wanted == 0:

@@ -72,11 +72,12 @@ class SwitchNorm2d(nn.Module):
 
 @dataclass(frozen=True)
 class Design:
-    """How a gate is built: for samples of `shape`, `blocks` numbers out; the images are first averaged over `pool` by
+    """The design of a gate: for samples of `shape`, with `blocks` outputs; the images are first averaged over `pool` by
     `pool` pixels; two `paths` give importance and scale apart. `start` is the mean logit that scales begin with.
 
-    Without `pre_norm` inputs come as they are, without `sigmoid` the logits are the scales and begin where a sigmoid
-    would, and a gate for a `client` learns a number a block that no input changes: the paper's ablations."""
+    The paper's ablations: without `pre_norm` inputs are not normalised, without `sigmoid` the logits are the scales,
+    and a gate for a `client` learns one constant per block.
+    """
 
     shape: tuple[int, ...]
     blocks: int
@@ -226,7 +227,7 @@ class Gating(WeightTransform):
         return [(self.cut.span(block), source[place]) for block, place in where.items() if self.kept[block]]
 
     def active(self) -> tuple[Mask | None, Mask | None]:
-        """The blocks that are kept; with `ste` paper the others have a gradient, too."""
+        """Return the kept blocks; with `ste` paper all blocks have a gradient."""
         key = self.kept.tobytes()
         if key not in self._masks:
             self._masks[key] = self.cut.mask(self.kept)
@@ -250,7 +251,7 @@ class Gating(WeightTransform):
 
 
 def places(cut: Cut, kept: Mask, net: SlimNet | None) -> dict[int, slice]:
-    """Where the kept blocks stand in the buffer of a smaller net, or of the whole one."""
+    """Return the places of the kept blocks in the buffer of the smaller or whole net."""
     blocks = [int(b) for b in np.flatnonzero(kept)]
     if net is None:
         return {b: cut.span(b) for b in blocks}
@@ -328,7 +329,7 @@ class Gated:
         return out
 
     def vector(self) -> Vector:
-        """The weights that stand for the whole: those for the client's own training samples."""
+        """Return the weights that represent the model: those for the client's own training samples."""
         return self.sparse(self.frozen)
 
     def signature(self) -> Vector:
@@ -337,7 +338,7 @@ class Gated:
 
 
 def ready(design: Design, gate: Vector, device: str = "cpu") -> nn.Module:
-    """The gate for use, with these weights, until the next one is asked for."""
+    """Return the gate with these weights, until the next call."""
     return _loaded(design, gate, device, training=False).module
 
 
