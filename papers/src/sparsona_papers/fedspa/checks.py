@@ -195,7 +195,7 @@ def _told(pairs: Pairs) -> str:
 
 @dataclass(frozen=True)
 class Work:
-    """What a client's turn costs, in forward passes of one sample with the dense net: training, and the search."""
+    """The cost of a client's turn, in forward passes of one sample with the dense net: training, and the search."""
 
     training: float
     search: float

@@ -94,7 +94,7 @@ class Testbed:
 
 
 def setting_name(setting: str) -> str:
-    """What a claim calls a setting."""
+    """Return the name of a setting in claims."""
     return "IID" if setting == "iid" else setting
 
 

@@ -132,7 +132,7 @@ def pharmacy() -> tuple[Array, Array, Array]:
 
 
 def rotated() -> tuple[Array, Array, Array]:
-    """Digits of mnist at 14 x 14, dealt out at random; a client's are all turned by the same angle."""
+    """Digits of mnist at 14 x 14, assigned at random; all digits of a client are rotated by the same angle."""
     data, rng = load("mnist"), np.random.default_rng(9)
     chosen = rng.permutation(len(data))[: 200 * CLIENTS]
     images = data.inputs[chosen].reshape(-1, 14, 2, 14, 2).mean(axis=(2, 4)).astype(np.uint8)

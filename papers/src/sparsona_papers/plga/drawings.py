@@ -44,7 +44,7 @@ def at_second(found: Sequence[curves.Mark], second: float) -> float | None:
 
 
 def equal_seconds(found: Mapping[str, Sequence[curves.Mark]]) -> list[float]:
-    """The seconds in which a run ends and at least one other goes on; the first of them all have reached."""
+    """Return the seconds at which a run ends while another continues; all runs have reached the first of them."""
     ends = sorted(curve[-1].seconds for curve in found.values())
     return list(dict.fromkeys(ends[:-1]))
 

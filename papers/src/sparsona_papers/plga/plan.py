@@ -65,7 +65,7 @@ RAW_RATES = (0.001, 0.0003, 0.0001, 0.003)
 
 @dataclass(frozen=True)
 class FixedSettings:
-    """What section 4.2 fixes: B, beta, E and T."""
+    """The settings that section 4.2 fixes: B, beta, E and T."""
 
     batch: int = 64
     rate: float = 0.001
