@@ -27,7 +27,7 @@ SCALE: Ints = np.array([0] + [STEPS[(b - 1) % 16] << (b - 1) // 16 for b in rang
 
 @compiled
 def _nearest(target: int) -> int:
-    """The byte from 1 to 255 whose weight is closest to `target`."""
+    """Return the byte from 1 to 255 whose weight is closest to `target`."""
     low, high = 1, 255
     while low < high:
         middle = (low + high + 1) >> 1
@@ -42,7 +42,7 @@ def _nearest(target: int) -> int:
 
 @compiled
 def quantise(counts: Ints) -> Bytes:
-    """The bytes that stand for rows of `counts`; a count of zero is byte zero, and no other is."""
+    """Return the bytes for rows of `counts`; exactly the counts of zero become byte zero."""
     out = np.zeros(counts.shape, np.uint8)
     for row in range(counts.shape[0]):
         top = 1
@@ -56,12 +56,12 @@ def quantise(counts: Ints) -> Bytes:
 
 
 def frequencies(table: Bytes, bits: int) -> Ints:
-    """The frequencies out of 2**bits that rows of bytes stand for."""
+    """Return the frequencies out of 2**bits for rows of bytes."""
     return rans.frequencies(SCALE[table], bits)
 
 
 def read_bytes(reader: Reader, count: int, what: str) -> Bytes:
-    """A table of `count` bytes."""
+    """Read a table of `count` bytes."""
     out, used, reached = _lengthen(reader.ahead(2 * count), count)
     reader.take(used, what)
     if reached < count:
@@ -73,7 +73,7 @@ def read_bytes(reader: Reader, count: int, what: str) -> Bytes:
 
 @compiled
 def shortened(flat: Bytes) -> Bytes:
-    """A table with its zeros as runs: a zero byte, then how many more zeros follow (at most 255).
+    """Return a table with its zeros as runs: a zero byte, then the number of further zeros (at most 255).
 
     >>> shortened(np.array([7, 0, 0, 0, 9], np.uint8))
     array([7, 0, 2, 9], dtype=uint8)
@@ -111,7 +111,7 @@ def _lengthen(data: Bytes, count: int) -> tuple[Bytes, int, int]:
 
 @compiled
 def table_cost(counts: Ints) -> int:
-    """About how many bytes :func:`shortened` takes for a table of these counts."""
+    """Estimate the bytes that :func:`shortened` takes for a table of these counts."""
     present, changes = 0, 0
     for i in range(len(counts)):
         present += counts[i] > 0

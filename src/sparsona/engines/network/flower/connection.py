@@ -63,7 +63,7 @@ def _serve_one(guard: OrderGuard, stream: socket.socket) -> None:
     try:
         write(stream, *reply)
     except OSError:
-        log.warning("nobody waits for the reply any more; it is kept for when the server asks again")
+        log.warning("the server no longer waits for this reply; it is kept in case the server asks again")
 
 
 @dataclass(frozen=True)
