@@ -187,7 +187,7 @@ def cases(run: Path) -> Mapping[str, tuple[st.SearchStrategy[Any], Callable[[Any
 
     def answered(tree: Any) -> None:
         head = from_text(json.dumps(tree))
-        kind = next((type(one) for one in ANSWERS if one.head["kind"] == head["kind"]), heads.Whole)
+        kind = next((type(one) for one in ANSWERS if one.head["kind"] == head["kind"]), heads.NeedsReference)
         read = heads.greeting(head) if kind is heads.Greeting else heads.answer(head, kind)
         if isinstance(read, heads.TurnReply):
             heads.scores_of(read, ["accuracy"])

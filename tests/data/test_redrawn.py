@@ -12,7 +12,7 @@ from torch import nn
 
 import sparsona
 from sparsona.data import from_python
-from sparsona.data.redrawn import Redrawn, is_random, seeded
+from sparsona.data.redrawn import ResampledRows, is_random, seeded
 from sparsona.data.schema.columns import Columns
 from sparsona.prepare import prepare
 
@@ -57,7 +57,7 @@ def test_each_epoch_draws_anew_and_a_run_is_repeatable() -> None:
 
 def test_drawing_leaves_the_generators_as_they_were() -> None:
     before = np.random.get_state()[1].tolist()  # type: ignore[index]  # noqa: NPY002
-    rows = Redrawn((Noisy(),), np.array([[0, 3], [0, 4]]))
+    rows = ResampledRows((Noisy(),), np.array([[0, 3], [0, 4]]))
     with seeded(5):
         one = rows.draw(np.array([0, 1]))
     with seeded(5):

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 import sparsona
-from sparsona.report.live import LiveFolder, Tail
+from sparsona.report.live import AppendedLines, LiveFolder
 from sparsona.runs.records import ClientRecord, RoundReport
 
 SMALL: dict[str, Any] = {"clients": 3, "rounds": 3, "partition": "iid", "engine": "inprocess"}
 
 
 def test_a_tail_gives_each_whole_line_once_and_begins_again_where_a_file_shrank(tmp_path: Path) -> None:
-    tail = Tail(tmp_path / "log")
+    tail = AppendedLines(tmp_path / "log")
     assert tail.lines() == []
     tail.file.write_text("a\nb\nhal")
     assert tail.lines() == ["a", "b"]

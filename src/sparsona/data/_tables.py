@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 import numpy as np
 
 from sparsona.data.dataset import Array, ClientSplit, Dataset
-from sparsona.data.redrawn import Redrawn
+from sparsona.data.redrawn import ResampledRows
 from sparsona.data.schema.bounds import within
 from sparsona.data.schema.cells import in_order
 from sparsona.data.schema.columns import Columns
@@ -46,7 +46,7 @@ def dataset_of(given: Tables, columns: Columns, along: ColumnSplit | None = None
     if last.any():
         rows, owners = rows.take(order), None if owners is None else owners[order]
     numbers = [np.column_stack([np.full(len(one), k), np.arange(len(one))]) for k, one in enumerate(given.tables)]
-    redrawn = Redrawn(tuple(table.random for table in given.tables), np.concatenate(numbers)[order])
+    redrawn = ResampledRows(tuple(table.random for table in given.tables), np.concatenate(numbers)[order])
     targets, classes, class_list = _provisional(rows)
     tokens = rows.inputs == "tokens"
     return Dataset(

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    from sparsona.data.redrawn import Redrawn
+    from sparsona.data.redrawn import ResampledRows
     from sparsona.data.schema.rows import Rows
 
 Array = npt.NDArray[Any]
@@ -64,7 +64,7 @@ class Dataset:
     """Raw rows before the agreement on a schema; `inputs` and `targets` then serve the partition only."""
     places: tuple[str, ...] = ()
     """The file of each group, for messages; empty if unknown."""
-    redrawn: Redrawn | None = None
+    redrawn: ResampledRows | None = None
     """Redraws training samples of a Dataset with random transforms."""
     fields: tuple[Field, ...] = ()
     """Several inputs per sample: `inputs` are then rows of bytes, see `sparsona.data.fields`."""

@@ -43,7 +43,7 @@ def is_random(data: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class Redrawn:
+class ResampledRows:
     """Draws samples anew: `sources` are the owners' Datasets, `places` the owner and the number of each row.
 
     `encode` makes of raw samples what the net gets.

@@ -74,7 +74,7 @@ def trains_alone(method: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Lead:
+class ValidationLead:
     """The mean lead over the best baseline alone on validation data; `half` is what chance may explain (95 %).
 
     `rows` are the validation rows of all clients. From `SEEDS` seeds on, chance is the spread between seeds. With fewer
@@ -117,7 +117,7 @@ class ComparisonRow:
     flops: float
     simulated: float
     seconds: float
-    lead: Lead | None = None
+    lead: ValidationLead | None = None
     alone: bool = False
     """True if its clients train alone."""
     others: Mapping[str, Interval | None] = field(default_factory=dict)
@@ -328,7 +328,7 @@ SEEDS = 3
 """Number of seeds from which on their spread measures chance."""
 
 
-def _lead(pairs: Sequence[tuple[MeasuredRun, Scores, Scores]], higher: bool, shared: float) -> Lead | None:
+def _lead(pairs: Sequence[tuple[MeasuredRun, Scores, Scores]], higher: bool, shared: float) -> ValidationLead | None:
     """Return the lead over training alone on validation data, from one pair of scores per seed; None without pairs."""
     found = [(run, mine, alone, gains(mine, alone, higher)) for run, mine, alone in pairs]
     found = [one for one in found if one[3]]
@@ -350,7 +350,7 @@ def _lead(pairs: Sequence[tuple[MeasuredRun, Scores, Scores]], higher: bool, sha
     else:
         halves.append(_half([_mean([each[client] for *_, each in found if client in each]) for client in found[0][3]]))
     rows = sum(found[0][0].about.clients[client].validation for client in found[0][3])
-    return Lead(_mean(by_seed), max(halves), rows, len(found))
+    return ValidationLead(_mean(by_seed), max(halves), rows, len(found))
 
 
 def _half(values: Sequence[float], shared: float = 0.0) -> float:

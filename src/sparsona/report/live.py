@@ -33,7 +33,7 @@ SPENT = "privacy: "
 """The beginning of a log line that says how much of the owner's privacy budget is spent."""
 
 
-class Tail:
+class AppendedLines:
     """The complete lines that were appended to a file since the last look; a shorter file is read from its start."""
 
     def __init__(self, file: Path) -> None:
@@ -96,7 +96,7 @@ class LiveRun:
 
     def __post_init__(self) -> None:
         self._directory = RunDirectory(self.folder)
-        self._tail = Tail(self._directory.records)
+        self._tail = AppendedLines(self._directory.records)
 
     def look(self) -> dict[str, Any]:
         """Return the current state of the run."""
@@ -159,7 +159,7 @@ class LiveNode:
     """An owner's node by its log: the received bytes, the sent bytes, and its newest lines."""
 
     def __init__(self, folder: Path) -> None:
-        self._tail = Tail(folder / "node.log")
+        self._tail = AppendedLines(folder / "node.log")
         self._last: deque[str] = deque(maxlen=LINES)
         self._turns: list[tuple[int, int, int]] = []
         self._privacy = ""

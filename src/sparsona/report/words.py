@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparsona.metrics._named import from_0_to_1, in_percent, known
-from sparsona.report.comparison import SEEDS, Comparison, ComparisonRow, Lead
+from sparsona.report.comparison import SEEDS, Comparison, ComparisonRow, ValidationLead
 from sparsona.report.console import size
 from sparsona.report.measured import MeasuredRun
 from sparsona.report.statistics import Interval
@@ -219,10 +219,10 @@ def _all_diverged(first: ComparisonRow, compare_command: str) -> Answer:
     return Answer(first.label, which, gain, "What it costs is not shown.", "Lower the learning rate:", (again,), False)
 
 
-def _unclear(lead: Lead, metric: str, alone: str) -> str:
+def _unclear(lead: ValidationLead, metric: str, alone: str) -> str:
     """Return a clause about a lead that chance may explain.
 
-    >>> _unclear(Lead(0.014, 0.1, 74, 1), "accuracy", "local")
+    >>> _unclear(ValidationLead(0.014, 0.1, 74, 1), "accuracy", "local")
     'its lead of 1.4 points over training alone (local) may be chance with 74 rows and one seed'
     """
     seeds = "one seed" if lead.seeds == 1 else f"{lead.seeds} seeds"

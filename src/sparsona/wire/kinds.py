@@ -41,7 +41,7 @@ PACKINGS: Mapping[PackingName, Packing] = {
 
 
 @dataclass(frozen=True)
-class Against:
+class ReferenceCoder:
     """The coder of a part against one of its kind that the receiver holds; None if that is not shorter.
 
     `plain` returns the length of a part without any coding. The decoder claims the memory of its result.
@@ -59,7 +59,7 @@ class Kind:
     holds: type | np.dtype[Any] | Literal["single"]
     encode: Callable[[Any, Tensors | None, Packing], Piece]
     decode: Callable[[Reader, Tensors | None], Part]
-    against: Against | None = None
+    against: ReferenceCoder | None = None
 
 
 def number_of(part: Part) -> int:
@@ -228,12 +228,12 @@ def _most_tensors(layout: Tensors | None) -> int:
     return MOST_TENSORS if layout is None else max(1, len(layout))
 
 
-NUMBERS_AGAINST = Against(
+NUMBERS_AGAINST = ReferenceCoder(
     lambda part, base, layout: against.encode_numbers(part, base, tensors_of(len(part), layout)),
     _decode_numbers_against,
     lambda part: int(part.nbytes),
 )
-POSITIONS_AGAINST = Against(
+POSITIONS_AGAINST = ReferenceCoder(
     lambda part, base, layout: against.encode_positions(part, base, tensors_of(part.size, layout)),
     _decode_positions_against,
     lambda part: positions.plain_size(part.size, len(part.indices)),

@@ -36,14 +36,14 @@ ANSWERS: dict[str, Head] = {
     "turn": heads.TurnReply(
         ledger=(4, 0, 8, 1.5, 0, 0), paper=3, scores={"pre": (0.5, None)}, loss=0.7, seconds=1.0, flops=5, samples=9.0
     ).head,
-    "whole": heads.Whole().head,
+    "whole": heads.NeedsReference().head,
     "done": heads.Finished(memory=HASH).head,
 }
 KINDS: dict[str, Any] = {
     "hello": heads.Greeting,
     "ready": heads.ModelReady,
     "turn": heads.TurnReply,
-    "whole": heads.Whole,
+    "whole": heads.NeedsReference,
     "done": heads.Finished,
 }
 QUESTIONS: list[Head] = [

@@ -21,7 +21,7 @@ from sparsona.engines.network import engine as engine_module
 from sparsona.engines.network import memory as memory_module
 from sparsona.engines.network.carrier import Parcel, Returned
 from sparsona.engines.network.consent import Rules
-from sparsona.engines.network.flower.started.sparsona_pauses import Pauses
+from sparsona.engines.network.flower.started.sparsona_pauses import Backoff
 from sparsona.engines.network.node import CONSENT
 from sparsona.engines.network.own_data import SHARE, OwnFormat
 from sparsona.engines.network.serverapp import NetworkRun
@@ -557,11 +557,11 @@ def bounded(data: bytes, most: int) -> bytes:
 
 
 def test_pauses_grow_while_nothing_comes() -> None:
-    pauses = Pauses(0.1, 0.2)
+    pauses = Backoff(0.1, 0.2)
     assert [pauses.next() for _ in range(5)] == pytest.approx([0.1, 0.13, 0.169, 0.2, 0.2])
     pauses.restart()
     assert pauses.next() == 0.1
-    assert Pauses(0.1, 0.05).next() == 0.05
+    assert Backoff(0.1, 0.05).next() == 0.05
 
 
 def test_scores_of_few_rows_are_not_sent(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sparsona.chance import Chance
 from sparsona.message import IndexSet, Sparse, Vector
-from sparsona.methods.fedpse.personal import Common
+from sparsona.methods.fedpse.personal import CommonChoice
 from sparsona.ops.pairwise import cosine
 
 SETS = st.sets(st.integers(0, 40), max_size=30).map(lambda s: np.array(sorted(s), np.int64))
@@ -24,7 +24,7 @@ def personal_support(
     common: IndexSet, aggregate: Vector, own: IndexSet, sent: Vector, seed: int = 0
 ) -> tuple[IndexSet, float]:
     """One span of 41 positions, as 10..50 of a longer vector."""
-    chosen, distance = Common.of(Sparse(60, common + 10, aggregate), [slice(10, 51)]).personal(
+    chosen, distance = CommonChoice.of(Sparse(60, common + 10, aggregate), [slice(10, 51)]).personal(
         Sparse(60, own + 10, sent), partial(_generator, seed)
     )
     return chosen - 10, distance
@@ -94,7 +94,7 @@ def test_every_subset_is_drawn_alike() -> None:
 def test_spans_have_their_own_chance_and_their_own_distance() -> None:
     common = Sparse(8, np.array([0, 1, 4, 5]), np.array([1, 1, 1, 1], np.float32))
     update = Sparse(8, np.array([0, 1, 6, 7]), np.array([2, 2, 1, 1], np.float32))
-    chosen, d = Common.of(common, [slice(0, 4), slice(4, 8)]).personal(update, partial(_generator, 0))
+    chosen, d = CommonChoice.of(common, [slice(0, 4), slice(4, 8)]).personal(update, partial(_generator, 0))
     assert chosen[:2].tolist() == [0, 1]
     assert len(set(chosen[2:]) & {4, 5}) == 1
     assert np.isclose(d, 0.25), "0 in the first span, 1/2 in the second"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from sparsona.engines.network.flower.started.sparsona_records import BadParcel, Head
-from sparsona.engines.network.heads import Behind
+from sparsona.engines.network.heads import MessageTooOld
 from sparsona.errors import RunError, StoreError
 from sparsona.files import write_atomically
 from sparsona.method import ClientId
@@ -83,10 +83,10 @@ class OrderGuard:
         return number in self._answered
 
     def answer(self, number: int, head: Head, body: Body) -> Answer:
-        """Return the node's answer, or `Behind` if it has answered a newer one. Call `done` once it is on its way."""
+        """Return the node's answer, or `MessageTooOld` if it has answered a newer one. Call `done` once it is sent."""
         newest = max(self._answered, default=0)
         if number <= newest:
-            return Behind(number=newest).head, b""
+            return MessageTooOld(number=newest).head, b""
         return self._node.answer(head, body)
 
     def done(self, number: int) -> None:

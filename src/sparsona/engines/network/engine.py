@@ -9,9 +9,17 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from sparsona.engines.network.carrier import HIGHEST, Carrier, Parcel, Returned
-from sparsona.engines.network.flower.started.sparsona_pauses import GROWTH, Pauses
+from sparsona.engines.network.flower.started.sparsona_pauses import GROWTH, Backoff
 from sparsona.engines.network.flower.started.sparsona_records import Head
-from sparsona.engines.network.heads import Behind, Ping, TurnOrder, TurnReply, Whole, ledger_of, scores_of
+from sparsona.engines.network.heads import (
+    MessageTooOld,
+    NeedsReference,
+    Ping,
+    TurnOrder,
+    TurnReply,
+    ledger_of,
+    scores_of,
+)
 from sparsona.engines.network.heads import answer as told
 from sparsona.engines.network.heads import why as why_of
 from sparsona.errors import WireError, one_line
@@ -55,7 +63,7 @@ class MessageExchange:
     it answers the ping first, it does not have the message, which is sent again.
 
     Each client's messages have growing numbers, also over restarts, since they begin at the clock. If an earlier clock
-    was ahead, the node answers `Behind` with its larger number.
+    was ahead, the node answers `MessageTooOld` with its larger number.
     """
 
     def __init__(self, carrier: Carrier) -> None:
@@ -94,7 +102,7 @@ class MessageExchange:
 
     def receive(self, until: float) -> Iterator[tuple[PendingMessage, Head, bytes]]:
         """Yield replies as they arrive, until the second `until` or until no reply is awaited."""
-        pauses = Pauses(SOON, self._carrier.idle)
+        pauses = Backoff(SOON, self._carrier.idle)
         while self._awaited or self._again:
             self._send_due(time.monotonic())
             returned = self._carrier.pull([*self._awaited, *self._pings])
@@ -148,7 +156,7 @@ class MessageExchange:
         """Raise the message number of a client above the number that its node says it has answered."""
         with contextlib.suppress(WireError):
             if head is not None and head["kind"] == "behind":
-                self._numbers[client] = max(self._numbers[client], min(told(head, Behind).number, HIGHEST // 2))
+                self._numbers[client] = max(self._numbers[client], min(told(head, MessageTooOld).number, HIGHEST // 2))
 
     def _read(self, asked: PendingMessage, answer: Returned) -> Head | None:
         """Return the head of a usable reply, else None; schedule the retry of a lost one."""
@@ -237,7 +245,7 @@ class NetworkEngine:
                 continue
             try:
                 if head["kind"] == "whole" and one.resent == Ledger():
-                    told(head, Whole)
+                    told(head, NeedsReference)
                     self._resend(one)
                     continue
                 outcome = self._outcome(one, head, body)

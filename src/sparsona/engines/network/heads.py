@@ -37,7 +37,7 @@ Point = Annotated[str, Field(pattern=r"^(pre|post|ft)$")]
 Account = tuple[Count, Count, Count, Amount, Count, Count]  # the ledger of a frame, as a head carries it
 
 
-class _Told(BaseModel):
+class _HeadModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     @property
@@ -46,13 +46,13 @@ class _Told(BaseModel):
         return self.model_dump(mode="json")
 
 
-class Ping(_Told):
+class Ping(_HeadModel):
     """The server asks whether a node is there."""
 
     kind: Literal["ping"] = "ping"
 
 
-class Proposal(_Told):
+class Proposal(_HeadModel):
     """The server proposes an experiment."""
 
     kind: Literal["hello"] = "hello"
@@ -60,7 +60,7 @@ class Proposal(_Told):
     experiment: Text
 
 
-class Agreed(_Told):
+class Agreed(_HeadModel):
     """All clients have joined; the body is the agreed schema."""
 
     kind: Literal["agreed"] = "agreed"
@@ -69,7 +69,7 @@ class Agreed(_Told):
     clients: Annotated[tuple[Name, ...], Field(max_length=MOST_CLIENTS)]
 
 
-class TurnOrder(_Told):
+class TurnOrder(_HeadModel):
     """An order to train or to evaluate; the body is the downlink."""
 
     kind: Literal["turn"] = "turn"
@@ -82,7 +82,7 @@ class TurnOrder(_Told):
     best_round: Count = 0
 
 
-class Finish(_Told):
+class Finish(_HeadModel):
     """The run is over; the body is the downlink of the personal model."""
 
     kind: Literal["finish"] = "finish"
@@ -92,7 +92,7 @@ class Finish(_Told):
     best_round: Count = 0
 
 
-class Greeting(_Told):
+class Greeting(_HeadModel):
     """A node joins: its rows to train, check and test, and for data that come ready their schema."""
 
     kind: Literal["hello"] = "hello"
@@ -105,14 +105,14 @@ class Greeting(_Told):
     ledger: Account = (0, 0, 0, 0.0, 0, 0)
 
 
-class ModelReady(_Told):
+class ModelReady(_HeadModel):
     """A node has made its model; the hash must be the server's."""
 
     kind: Literal["ready"] = "ready"
     fingerprint: Hash
 
 
-class TurnReply(_Told):
+class TurnReply(_HeadModel):
     """A node has taken a turn; the body is its reply."""
 
     kind: Literal["turn"] = "turn"
@@ -126,20 +126,20 @@ class TurnReply(_Told):
     samples: Amount
 
 
-class Whole(_Told):
+class NeedsReference(_HeadModel):
     """A node lacks the reference of its downlink."""
 
     kind: Literal["whole"] = "whole"
 
 
-class Behind(_Told):
+class MessageTooOld(_HeadModel):
     """The message is too old: the node has answered one with this larger number."""
 
     kind: Literal["behind"] = "behind"
     number: Count
 
 
-class Finished(_Told):
+class Finished(_HeadModel):
     """A node has written its model; the body is the model, if its owner sends it."""
 
     kind: Literal["done"] = "done"
@@ -150,7 +150,7 @@ Question = Ping | Proposal | Agreed | TurnOrder | Finish
 QUESTIONS: dict[str, type[Question]] = {
     kind.model_fields["kind"].default: kind for kind in (Ping, Proposal, Agreed, TurnOrder, Finish)
 }
-H = TypeVar("H", bound=_Told)
+H = TypeVar("H", bound=_HeadModel)
 
 
 def question(head: Head) -> Question:

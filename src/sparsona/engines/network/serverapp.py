@@ -63,7 +63,7 @@ MAX_WEIGHT = 10.0
 T = TypeVar("T")
 
 
-class Lacking(RunError):
+class ClientsMissing(RunError):
     """The clients that cannot take part in a run that has not begun, and why."""
 
     def __init__(self, reasons: Mapping[ClientId, str]) -> None:
@@ -113,24 +113,24 @@ def agreed_schema(clients: Mapping[ClientId, Joined]) -> tuple[Schema, tuple[byt
         except WireError as error:
             refused[client] = str(error)
     if refused:
-        raise Lacking(refused)
+        raise ClientsMissing(refused)
     try:
         frame = encode(agree(described))
     except (DataError, WireError) as error:
         blamed = _to_blame(described, str(error))
         if blamed is None:
             raise
-        raise Lacking({blamed: str(error)}) from None
+        raise ClientsMissing({blamed: str(error)}) from None
     return schema_of(decode(frame.data, LIMIT)), (frame.data, frame.ledger)
 
 
 def _shared(found: Mapping[ClientId, T], how: str) -> T:
-    """Return the value of most clients; raise `Lacking` with the clients that differ."""
+    """Return the value of most clients; raise `ClientsMissing` with the clients that differ."""
     several = list(found.values())
     usual = max(several, key=several.count)
     others = dict.fromkeys((client for client, one in found.items() if one != usual), how)
     if others:
-        raise Lacking(others)
+        raise ClientsMissing(others)
     return usual
 
 
@@ -196,7 +196,7 @@ class NetworkRun:
             try:
                 experiment, setup, schema, frame = self._agree(post, greetings, proposed)
                 break
-            except Lacking as lacking:
+            except ClientsMissing as lacking:
                 greetings = self._without(greetings, lacking)
         agreement = Agreement(
             dict.fromkeys(greetings, schema),
@@ -239,7 +239,7 @@ class NetworkRun:
     def _agree(
         self, post: MessageExchange, greetings: Mapping[ClientId, Joined], proposed: Experiment
     ) -> tuple[Experiment, Setup, Schema, tuple[bytes, Ledger]]:
-        """Agree on the experiment, the model and the schema with these clients; raise `Lacking` if one cannot."""
+        """Agree on the experiment, the model and the schema with these clients, or raise `ClientsMissing`."""
         clients = tuple(sorted(greetings))
         decided: dict[str, Any] = {"clients": len(clients), "schedule": proposed.schedule.among(clients)}
         if proposed.model == "auto":
@@ -254,7 +254,7 @@ class NetworkRun:
         self._tell(post, setup, experiment, frame)
         return experiment, setup, schema, frame
 
-    def _without(self, greetings: Mapping[ClientId, Joined], lacking: Lacking) -> dict[ClientId, Joined]:
+    def _without(self, greetings: Mapping[ClientId, Joined], lacking: ClientsMissing) -> dict[ClientId, Joined]:
         """Return the clients that are left, if they are enough to begin the run; else raise `lacking`."""
         left = {client: one for client, one in greetings.items() if client not in lacking.reasons}
         if not 0 < self._fewest <= len(left):
@@ -290,7 +290,7 @@ class NetworkRun:
             raise RunError(f"{file} is damaged ({printable(error, 200)}): choose another --name") from None
 
     def _greet(self, post: MessageExchange, clients: list[ClientId], experiment: Experiment) -> dict[ClientId, Joined]:
-        """Return the clients' greetings; raise `Lacking` if a needed one is absent or not valid.
+        """Return the clients' greetings; raise `ClientsMissing` if a needed one is absent or not valid.
 
         A resumed run uses the greetings from its beginning. So no client can stop it, or change the agreement.
         """
@@ -314,7 +314,7 @@ class NetworkRun:
             for client, reason in refused.items():
                 log.warning("%s takes part again as soon as it answers its orders: %s", client, reason)
             return kept
-        return self._without(found, Lacking(refused)) if refused else found
+        return self._without(found, ClientsMissing(refused)) if refused else found
 
     def _tell(self, post: MessageExchange, setup: Setup, experiment: Experiment, frame: tuple[bytes, Ledger]) -> None:
         """Send the agreement to all nodes, and compare the models that they build from it."""
@@ -333,7 +333,7 @@ class NetworkRun:
         silent = [client for client in setup.task.clients if client not in ready and client not in refused]
         refused |= post.unanswered(silent)
         if refused and not self._begun:
-            raise Lacking(refused)
+            raise ClientsMissing(refused)
         for client, reason in refused.items():
             log.warning("%s is not ready: %s", client, reason)
 

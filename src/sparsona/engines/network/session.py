@@ -14,7 +14,7 @@ from sparsona.data.schema.schema import Schema
 from sparsona.engines.network.carrier import Answer
 from sparsona.engines.network.consent import Rules
 from sparsona.engines.network.flower.started.sparsona_records import Head
-from sparsona.engines.network.heads import LARGEST, Finish, Finished, TurnOrder, TurnReply, Whole, told_ledger
+from sparsona.engines.network.heads import LARGEST, Finish, Finished, NeedsReference, TurnOrder, TurnReply, told_ledger
 from sparsona.engines.network.memory import NodeMemory
 from sparsona.engines.network.own_data import OwnData
 from sparsona.engines.network.setup import outputs_of
@@ -174,7 +174,7 @@ class Session:
             down = self.worker.received(job)
         except MissingReference:
             log.info("round %d: a downlink refers to one that is not here, asked for the whole", round)
-            return Whole().head, b""
+            return NeedsReference().head, b""
         if down.stamp.order != job.stamp.order:
             raise WireError("the head and the frame of an order name different rounds")
         if round > (rounds := self.setup.task.rounds) + 1:

@@ -18,7 +18,7 @@ from typing import Any
 from sparsona.engines import ENGINES
 from sparsona.engines.child import ChildProcess, check_system, keep_freed_memory
 from sparsona.engines.pool import loop
-from sparsona.engines.pool.loop import InSlot, Request, SharedBlock, SharedSetup, Slot, share_setup
+from sparsona.engines.pool.loop import Request, SharedBlock, SharedSetup, Slot, SlotNotice, share_setup
 from sparsona.engines.turns import DEPTH, MAX_DEATHS, Failure, JobGroup, Pace, Response, TurnQueue, WorkerEngine
 from sparsona.errors import InputError, SparsonaError
 from sparsona.federation.resources import Resources
@@ -60,7 +60,7 @@ class WorkerProcess(ChildProcess):
         slot = next(number for number in range(DEPTH) if number not in self._used)
         self.groups.append(group)
         self._used.append(slot)
-        self._send(InSlot(slot, self._requests[slot].put(request)))
+        self._send(SlotNotice(slot, self._requests[slot].put(request)))
 
     def _send(self, message: Any) -> None:
         try:
@@ -71,12 +71,12 @@ class WorkerProcess(ChildProcess):
     def receive(self) -> Response | Failure | None:
         """Return the answer to the oldest request, or to a set-up: None once it is in use."""
         try:
-            message: InSlot | Failure | None = self.connection.recv()
+            message: SlotNotice | Failure | None = self.connection.recv()
         except (EOFError, OSError):
             raise WorkerDied from None
         if not self.configuring:
             self._used.popleft()
-        if not isinstance(message, InSlot):
+        if not isinstance(message, SlotNotice):
             return message
         response: Response = self._responses[message.slot].get(message.lengths)
         return response

@@ -180,7 +180,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class InSlot:
+class SlotNotice:
     """A request or a response is in this slot. The response to a request is in the slot of the same number."""
 
     slot: int
@@ -212,8 +212,8 @@ def main(connection: int, server_pipe: int, *slots: int) -> None:
     os._exit(0)
 
 
-def _respond(loop: WorkerLoop, request: InSlot, requests: Slot, responses: Slot) -> InSlot:
-    return InSlot(request.slot, responses.put(loop.work(requests.get(request.lengths))))
+def _respond(loop: WorkerLoop, request: SlotNotice, requests: Slot, responses: Slot) -> SlotNotice:
+    return SlotNotice(request.slot, responses.put(loop.work(requests.get(request.lengths))))
 
 
 def _clean_up(loop: WorkerLoop) -> None:

@@ -17,7 +17,7 @@ from sparsona.message import IndexSet, Message, Sparse, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
 from sparsona.methods._feedback import ClientState, trained_with
-from sparsona.methods.fedpse.personal import Common
+from sparsona.methods.fedpse.personal import CommonChoice
 from sparsona.ops.mean import MergeRule, elementwise_merged
 from sparsona.ops.moments import EMPTY, Moments
 from sparsona.ops.server import PLAIN_STEP, ServerStep
@@ -116,7 +116,8 @@ class FedPSE(Method[ServerState, ClientState]):
         replies = ((a.message.examples(), a.message.sparse("update", size)) for a in arrivals)
         merged = elementwise_merged(self.merge, size, replies, absent=not self.ewa)
         mean, moments = self.server.direction(merged, server.moments)
-        common = Common.of(self.chosen(mean, top_supports(mean, spans, self.sparsity), context.task.layout), spans)
+        largest = top_supports(mean, spans, self.sparsity)
+        common = CommonChoice.of(self.chosen(mean, largest, context.task.layout), spans)
         same, chosen, distance = Packed.of(common.support), {}, dict(server.distance)
         late: set[ClientId] = set()
         for k, round, update in ((a.client, a.round, a.message.sparse("update", size)) for a in arrivals):

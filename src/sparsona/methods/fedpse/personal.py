@@ -18,7 +18,7 @@ Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Common:
+class CommonChoice:
     """The positions and values that are largest over all clients, prepared for comparison with each client's.
 
     `rank` is the place of each position among the chosen ones, -1 for the others. `bounds` are the ends of the spans
@@ -31,7 +31,7 @@ class Common:
     cuts: Ints
 
     @classmethod
-    def of(cls, support: Sparse, spans: Sequence[slice]) -> Common:
+    def of(cls, support: Sparse, spans: Sequence[slice]) -> CommonChoice:
         """Return the common choice, prepared for comparison."""
         rank = np.full(support.size, -1, np.int32)
         rank[support.indices] = np.arange(len(support.indices), dtype=np.int32)
@@ -48,7 +48,7 @@ class Common:
         span has its own d, and `rng` gives the generator of a span by its number.
 
         >>> same = Sparse(9, np.array([2, 5]), np.array([1, -1], np.float32))
-        >>> Common.of(same, [slice(0, 9)]).personal(same, np.random.default_rng)
+        >>> CommonChoice.of(same, [slice(0, 9)]).personal(same, np.random.default_rng)
         (array([2, 5]), 0.0)
         """
         common, own = (part.indices.view(np.uint64) for part in (self.support, update))

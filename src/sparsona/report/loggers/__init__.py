@@ -15,7 +15,7 @@ from sparsona.errors import InputError, RunError, one_line
 from sparsona.experiment import Experiment, flatten
 from sparsona.registry import Registry
 from sparsona.report.html import write_report
-from sparsona.report.live import Tail
+from sparsona.report.live import AppendedLines
 from sparsona.report.scalars import client_values, scalar_values
 from sparsona.runs.directory import RunDirectory
 from sparsona.runs.records import ClientRecord, RoundReport
@@ -49,7 +49,7 @@ def logged(run: RunDirectory, experiment: Experiment) -> Iterator[Callable[[Roun
     """
     settings = {k: v for k, v in flatten(experiment.model_dump(mode="json")).items() if v not in (None, "", [])}
     open_loggers: dict[str, RunLogger] = {}
-    clients = Tail(run.records)
+    clients = AppendedLines(run.records)
 
     def each(do: Callable[[RunLogger], None]) -> None:
         for name, logger in list(open_loggers.items()):

@@ -50,7 +50,7 @@ def port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     found = free_port()
     config = uvicorn.Config(
         superlink.guarded(reads_all), port=found, log_level="critical", lifespan="off", proxy_headers=False,
-        http=superlink.Impatient,
+        http=superlink.HeadTimeout,
     )  # fmt: skip
     server = uvicorn.Server(config)
     thread = threading.Thread(target=lambda: asyncio.run(server.serve()), daemon=True)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sparsona.engines.network.carrier import HIGHEST, Body, OrderGuard, Parcel, Returned
-from sparsona.engines.network.flower.started.sparsona_pauses import Pauses
+from sparsona.engines.network.flower.started.sparsona_pauses import Backoff
 from sparsona.engines.network.flower.started.sparsona_records import BadParcel
 from sparsona.engines.network.mailbox.seal import OVERHEAD, SESSION, Envelope, Seal, session_of
 from sparsona.engines.network.mailbox.store import SharedFolder
@@ -150,7 +150,7 @@ class Inbox:
     def serve(self, idle: float = IDLE, once: bool = False, sleep: Callable[[float], None] = time.sleep) -> None:
         """Answer messages for ever, or `once`: until no message is left. Then a failing mailbox raises `StoreError`."""
         make_deterministic()
-        pauses = Pauses(SOON, idle)
+        pauses = Backoff(SOON, idle)
         while True:
             try:
                 took = self.look()

@@ -30,7 +30,7 @@ from flwr.supercore.retry import make_simple_http_retry_invoker
 from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supercore.runtime.tracing import RuntimeTracingInterceptor
 from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message, push_task_output
-from sparsona_pauses import Pauses
+from sparsona_pauses import Backoff
 from sparsona_records import BadParcel, Incoming, from_record, to_record, write
 
 PATIENCE = 30.0  # seconds that a restarted owner's process may take to listen again
@@ -119,7 +119,7 @@ def main() -> None:
     threading.Thread(target=end_with, args=(given.parent_pid,), daemon=True).start()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, frame: os._exit(0))
-    pauses = Pauses(SOON, LATER)
+    pauses = Backoff(SOON, LATER)
     client = connect(given.runtime_api_address, signed_by(Path(os.environ["SPARSONA_TOKEN"])))
     while True:
         found = client.AcquireTask(AcquireTaskRequest(supported_task_types=[TaskType.CLIENT_APP]))

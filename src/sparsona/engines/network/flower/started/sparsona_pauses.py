@@ -5,7 +5,7 @@ from __future__ import annotations
 GROWTH = 1.3
 
 
-class Pauses:
+class Backoff:
     """Seconds to wait before the next request: short after an answer, then longer each time."""
 
     def __init__(self, shortest: float, longest: float) -> None:

@@ -178,7 +178,7 @@ async def _answer(send: Send, answer: Message) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-class Impatient(HttpToolsProtocol):  # type: ignore[misc]
+class HeadTimeout(HttpToolsProtocol):  # type: ignore[misc]
     """Closes a connection if the head of a request does not arrive in time."""
 
     def connection_made(self, transport: Any) -> None:
@@ -237,7 +237,7 @@ def main() -> None:
         # Ignore proxy headers about a caller's address: anyone can write them.
         # Keep the connection of a node that asks every ten seconds: a new one costs more than the answer.
         kept = {"timeout_keep_alive": int(HALF)}
-        run(guarded(app), **{**settings, **kept, "proxy_headers": False, "http": Impatient})
+        run(guarded(app), **{**settings, **kept, "proxy_headers": False, "http": HeadTimeout})
 
     uvicorn.run = run_guarded
     command("flower-superlink")()

@@ -30,7 +30,7 @@ from typing import Any
 import flwr.supernode.main  # noqa: F401
 import httpx
 from sparsona_entry import command
-from sparsona_pauses import Pauses
+from sparsona_pauses import Backoff
 
 BUSY, LONGEST = 3.0, 10.0
 """A pause is at least `BUSY` times as long as the request before it took, and at most `LONGEST` seconds."""
@@ -46,7 +46,7 @@ class Sleep:
     """
 
     def __init__(self, idle: float) -> None:
-        self._work, self._answer = Pauses(SOON, idle), Pauses(SOON, ANSWER)
+        self._work, self._answer = Backoff(SOON, idle), Backoff(SOON, ANSWER)
         self._awake = time.monotonic()
 
     def __call__(self, wanted: float) -> None:
