@@ -22,14 +22,13 @@ from sparsona.federation.evaluation import LAST_ROUND
 from sparsona.federation.rounds import assemble
 from sparsona.message import Message, Sparse, Vector
 from sparsona.methods import apfl, compressed, ef21, fedala, scaffold
-from sparsona.methods.apfl import APFL
+from sparsona.methods.apfl import APFL, OutputMixture
 from sparsona.methods.compressed import TopK
 from sparsona.methods.ef21 import EF21
 from sparsona.methods.fedala import FedALA
 from sparsona.methods.scaffold import Scaffold
 from sparsona.methods.split import ClientState as Split
 from sparsona.methods.split import FedBN
-from sparsona.ops.mixture import OutputMixture
 from sparsona.ops.parts import last_layers
 from sparsona.testing import tiny_setup
 from sparsona.testing.privacy import Tap

@@ -4,17 +4,19 @@ a model v of its own through the mixture alpha v + (1 - alpha) w with the shared
 The paper mixes weights. Its authors' code (FedTorch) mixes the two models' outputs: `mix=outputs`.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import numpy as np
+import torch
 
 from sparsona.errors import InputError
 from sparsona.message import Message, Vector
 from sparsona.method import ClientId, Fit, Model, Queries, Steps, Task
 from sparsona.methods import METHODS
 from sparsona.methods.averaging import Averaging, received
-from sparsona.ops.mixture import OutputMixture
+from sparsona.ops.mixture import mixed
 from sparsona.options import option
 from sparsona.training.local import Local
 from sparsona.training.minibatch import Minibatch, Vectors
@@ -26,6 +28,18 @@ class ClientState:
 
     own: Vector
     alpha: float
+
+
+@dataclass(frozen=True)
+class OutputMixture:
+    """Predicts by the weighted sum of the models' outputs, before any softmax."""
+
+    models: tuple[Vector, ...]
+    mixture: Vector
+
+    def predict(self, forward: Callable[[Vector, torch.Tensor], torch.Tensor], inputs: torch.Tensor) -> torch.Tensor:
+        """Return the mixed outputs."""
+        return mixed([forward(model, inputs) for model in self.models], self.mixture, "regression")
 
 
 @METHODS.add

@@ -22,7 +22,7 @@ from sparsona.methods import METHODS
 from sparsona.methods._feedback import still_wanted, trained_with
 from sparsona.ops.mean import MergeRule, elementwise_merged
 from sparsona.ops.moments import EMPTY, Moments
-from sparsona.ops.server import ServerStep, shortened
+from sparsona.ops.server import ServerStep
 from sparsona.ops.sparse import Values, rounded, top_supports, with_added, without
 from sparsona.options import option
 from sparsona.training.local import Local
@@ -111,3 +111,13 @@ def _cleared(moments: Moments, sent: Sparse) -> Moments:
     if len(first):
         first[sent.indices] = 0
     return replace(moments, first=first)
+
+
+def shortened(step: Vector, longest: float) -> Vector:
+    """Return the step, scaled down to a norm of `longest` if it is longer.
+
+    >>> shortened(np.float32([3, 4]), 2.5)
+    array([1.5, 2. ], dtype=float32)
+    """
+    norm = float(np.linalg.norm(step.astype(np.float64)))
+    return step if norm <= longest else np.float32(longest / norm) * step

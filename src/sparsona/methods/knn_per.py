@@ -4,6 +4,7 @@ FedAvg; a client mixes the global model's probabilities with the votes of its ne
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+import numpy as np
 import torch
 
 from sparsona.data.dataset import Array, Indices
@@ -12,7 +13,7 @@ from sparsona.message import Message, Vector
 from sparsona.method import Fit
 from sparsona.methods import METHODS
 from sparsona.methods.averaging import Averaging, received
-from sparsona.ops.mixture import best_share
+from sparsona.ops.mixture import mixed
 from sparsona.options import option
 from sparsona.training.local import Local
 
@@ -64,3 +65,18 @@ class KnnPer(Averaging[None]):
             return replace(votes, share=self.share)
         ours, own = local.validation_outputs(votes), local.validation_outputs(weights)
         return replace(votes, share=best_share(ours, own, local.validation_targets()))
+
+
+def best_share(one: torch.Tensor, other: torch.Tensor, targets: Array) -> float:
+    """Return the share of `one`, of 0, 0.1, ..., 1, for which the mixture of both outputs is right most often.
+
+    Few rows leave many ties, of which the mean is taken. Without rows it is 0.5.
+
+    >>> sure, wrong = torch.tensor([[0.9, 0.1]]).log(), torch.tensor([[0.2, 0.8]]).log()
+    >>> round(best_share(sure, wrong, np.array([0])), 2)
+    0.75
+    """
+    shares = np.linspace(0, 1, 11)
+    mixtures = (mixed([one, other], np.array([share, 1 - share], np.float32)) for share in shares)
+    right = np.array([(mixture.argmax(1).numpy() == targets).sum() for mixture in mixtures])
+    return float(shares[right == right.max()].mean())

@@ -21,7 +21,7 @@ from sparsona.message import Mask, Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, Queries, ServerContext, Steps, Task
 from sparsona.methods import METHODS
 from sparsona.ops.mean import MergeRule, merged
-from sparsona.ops.parts import last_layers, normalisation
+from sparsona.ops.parts import last_layers
 from sparsona.ops.server import PLAIN_STEP, ServerState, ServerStep
 from sparsona.options import option
 from sparsona.training.local import Local
@@ -147,4 +147,7 @@ class FedBN(SplitModel):
     buffers: ClassVar[Literal["averaged", "own"]] = "own"
 
     def shared(self, layout: Layout) -> Mask:
-        return ~normalisation(layout)
+        # The weight of a normalisation layer has one dimension, the scale per channel.
+        parts = [(t.name.rpartition("."), t) for t in layout.tensors]
+        norms = {layer for (layer, _, name), t in parts if name == "weight" and len(t.shape) == 1}
+        return np.concatenate([np.full(t.size, layer not in norms) for (layer, _, _), t in parts])

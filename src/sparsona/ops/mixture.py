@@ -1,11 +1,10 @@
 """Several models per client: their initial weights, and their mixture as one model."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from sparsona.chance import Chance
@@ -52,33 +51,6 @@ def mixed(
         odds = torch.stack([share * one.sigmoid() for share, one in weighted]).sum(0).clamp(1e-7, 1 - 1e-7)
         return odds.logit()
     return torch.stack([share * one.softmax(1) for share, one in weighted]).sum(0).clamp(min=1e-30).log()
-
-
-def best_share(one: torch.Tensor, other: torch.Tensor, targets: npt.NDArray[Any]) -> float:
-    """Return the share of `one`, of 0, 0.1, ..., 1, for which the mixture of both outputs is right most often.
-
-    Few rows leave many ties, of which the mean is taken. Without rows it is 0.5.
-
-    >>> sure, wrong = torch.tensor([[0.9, 0.1]]).log(), torch.tensor([[0.2, 0.8]]).log()
-    >>> round(best_share(sure, wrong, np.array([0])), 2)
-    0.75
-    """
-    shares = np.linspace(0, 1, 11)
-    mixtures = (mixed([one, other], np.array([share, 1 - share], np.float32)) for share in shares)
-    right = np.array([(mixture.argmax(1).numpy() == targets).sum() for mixture in mixtures])
-    return float(shares[right == right.max()].mean())
-
-
-@dataclass(frozen=True)
-class OutputMixture:
-    """Predicts by the weighted sum of the models' outputs, before any softmax."""
-
-    models: tuple[Vector, ...]
-    mixture: Vector
-
-    def predict(self, forward: Callable[[Vector, torch.Tensor], torch.Tensor], inputs: torch.Tensor) -> torch.Tensor:
-        """Return the mixed outputs."""
-        return mixed([forward(model, inputs) for model in self.models], self.mixture, "regression")
 
 
 def initial_models(initial: Vector, layout: Layout, chance: Chance, count: int) -> tuple[Vector, ...]:

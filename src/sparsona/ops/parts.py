@@ -28,20 +28,6 @@ def last_layers(layout: Layout, count: int) -> Mask:
     return out
 
 
-def normalisation(layout: Layout) -> Mask:
-    """Return the places of normalisation layers, whose weight has one dimension, the scale per channel.
-
-    >>> from torch import nn
-    >>> normalisation(Layout.of(nn.Sequential(nn.Linear(1, 2), nn.BatchNorm1d(2)))).nonzero()[0]
-    array([4, 5, 6, 7])
-    """
-    weights = {t.name.rpartition(".")[0]: t.shape for t in layout.tensors if t.name.rpartition(".")[2] == "weight"}
-    out = np.zeros(layout.size, np.bool_)
-    for tensor in layout.tensors:
-        out[tensor.slice] = len(weights.get(tensor.name.rpartition(".")[0], (1, 1))) == 1
-    return out
-
-
 BASE, HEAD = "base", "head"
 
 

@@ -66,12 +66,6 @@ class ServerState:
         return ServerState(mean) if step.is_plain else self.moved(mean - self.weights, step)
 
 
-def shortened(step: Vector, longest: float) -> Vector:
-    """Return the step, scaled down to a norm of `longest` if it is longer."""
-    norm = float(np.linalg.norm(step.astype(np.float64)))
-    return step if norm <= longest else np.float32(longest / norm) * step
-
-
 def adam(second: Vector, update: Vector, kept: float) -> Vector:
     """v <- beta2 v + (1 - beta2) D^2: Kingma, Ba, "Adam", ICLR 2015."""
     square: Vector = np.square(update)
