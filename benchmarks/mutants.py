@@ -11,6 +11,7 @@ continues where it was stopped: the rows that are in --out are not run again.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import logging
 import resource
@@ -44,8 +45,7 @@ from sparsona.engines.network import heads
 from sparsona.engines.network.flower.started.sparsona_records import BadParcel, from_text
 from sparsona.errors import SparsonaError
 from sparsona.experiment import build, parsed
-from sparsona.export.card import card_of
-from sparsona.export.files import model_of
+from sparsona.export.files import card_of, model_of
 from sparsona.federation.delivery import LoopState
 from sparsona.files import write_atomically
 from sparsona.message import Message
@@ -60,7 +60,7 @@ from sparsona.runs.clients import read_clients
 from sparsona.runs.directory import RunDirectory
 from sparsona.runs.records import read_records
 from sparsona.runs.state import unpack
-from sparsona.studies.contest import Contest, read_contest
+from sparsona.studies.contest import Contest
 from sparsona.version import __version__
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "engines"))
@@ -242,8 +242,8 @@ def cases(run: Path) -> Mapping[str, tuple[st.SearchStrategy[Any], Callable[[Any
             lambda data: read_clients(written("clients.csv", data)),
         ),
         "studies": (
-            mutated(json.loads(Contest(("fedavg", "local"), (0, 1), {"rounds": 3}, ("mu=1",)).text())),
-            lambda tree: read_contest(written("study.json", json.dumps(tree).encode()).parent),
+            mutated(dataclasses.asdict(Contest(("fedavg", "local"), (0, 1), {"rounds": 3}, ("mu=1",)))),
+            lambda tree: Contest.read(written("study.json", json.dumps(tree).encode()).parent),
         ),
         "artefacts": (
             mutated(json.loads(to_json(ClientGraph(("a", "b", "c"), ((0, 1), (1, 2)), (0.5, 0.25))))),

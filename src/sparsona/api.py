@@ -4,8 +4,8 @@ import dataclasses
 import logging
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,9 @@ from sparsona.data.dataset import Dataset
 from sparsona.data.doubts import listed
 from sparsona.engines import ENGINES
 from sparsona.errors import Diverged, InputError, RunError
-from sparsona.experiment import assign, placed, read
-from sparsona.export.card import ModelCard, layers
-from sparsona.export.files import model_bytes
-from sparsona.export.predict import PersonalModel
-from sparsona.export.rebuild import runner_of
+from sparsona.experiment import assign, merged, placed, read
+from sparsona.export.files import ModelCard, layers, model_bytes
+from sparsona.export.predict import PersonalModel, runner_of
 from sparsona.federation.resources import Resources
 from sparsona.federation.rounds import Rounds, assemble
 from sparsona.federation.schedule import Schedule
@@ -35,10 +33,9 @@ from sparsona.metrics import Answers
 from sparsona.prepare import Prepared, outputs, prepare
 from sparsona.rate import settled
 from sparsona.registry import GIVEN
-from sparsona.report.console import share
 from sparsona.report.drawings import draw
 from sparsona.report.loggers import logged
-from sparsona.report.progress import Bar, interactive
+from sparsona.report.progress import RoundBar, Shown, interactive
 from sparsona.result import Models, Result
 from sparsona.resume import earlier_run, opened
 from sparsona.runs import artefacts as kept
@@ -69,7 +66,7 @@ def run(
     add: bool = False,
     on_round: Callable[[RoundReport], bool | None] = lambda report: None,
     set: str | Sequence[str] = (),
-    progress: bool | None = None,
+    progress: Shown = None,
     **settings: Any,
 ) -> Result:
     """Train a federation and return one model per client.
@@ -124,18 +121,17 @@ def run(
     )
     for line in listed(prepared.doubts):
         log.warning("%s", line)
-    bar = Bar(prepared.experiment.method, prepared.experiment.rounds, progress)
-    metric = prepared.setup.objective.metric_name
+    experiment, metric = prepared.experiment, prepared.setup.objective.metric_name
+    bar = RoundBar(experiment.method, experiment.rounds, metric, progress)
 
-    def told(report: RoundReport) -> bool | None:
-        score = report.scores["pre"]["mean"] if "pre" in report.scores else None
-        bar.step(report.round, "" if score is None else f"{metric} {share(score, metric)}")
+    def told(report: RoundReport) -> bool:
+        bar.round(report)
         return on_round(report) is not False and not stop.asked
 
     with bar, StopRequest(interactive()) as stop:
-        result = execute(prepared, folder, resume, told, add=add)
+        result = execute(prepared, folder, resume, told, add)
     if stop.asked:
-        log.warning("stopped after round %d of %d", result.summary["rounds"], prepared.experiment.rounds)
+        log.warning("stopped after round %d of %d", result.summary["rounds"], experiment.rounds)
     return result
 
 
@@ -160,7 +156,6 @@ def execute(
     folder: RunDirectory | None = None,
     resume: bool = False,
     on_round: Callable[[RoundReport], bool | None] = lambda report: None,
-    on_start: Callable[[int], None] = lambda done: None,
     add: bool = False,
 ) -> Result:
     """Execute a prepared run, in `folder` if given; with `add`, continue a finished run with more data."""
@@ -190,7 +185,6 @@ def execute(
         stack.enter_context(closing(rounds))
         if resume:
             rounds.resume()
-        on_start(rounds.done)
         log_round = stack.enter_context(logged(folder, experiment)) if folder is not None else None
 
         def told(report: RoundReport) -> bool | None:
@@ -198,22 +192,15 @@ def execute(
                 log_round(report)
             return on_round(report)
 
-        with _noting_divergence(folder):
-            rounds.run(told)
-        return _finish(prepared, rounds, folder)
-
-
-@contextmanager
-def _noting_divergence(folder: RunDirectory | None) -> Iterator[None]:
-    """Write the reason into the folder if the run diverges, so that reports show no score of it."""
-    if folder is not None:
-        folder.diverged_file.unlink(missing_ok=True)
-    try:
-        yield
-    except Diverged as error:
         if folder is not None:
-            write_atomically(folder.diverged_file, f"{error}\n")
-        raise
+            folder.diverged_file.unlink(missing_ok=True)
+        try:
+            rounds.run(told)
+        except Diverged as error:
+            if folder is not None:  # reports show no score of it
+                write_atomically(folder.diverged_file, f"{error}\n")
+            raise
+        return _finish(prepared, rounds, folder)
 
 
 def _finish(prepared: Prepared, rounds: Rounds, folder: RunDirectory | None) -> Result:
@@ -238,12 +225,11 @@ def _finish(prepared: Prepared, rounds: Rounds, folder: RunDirectory | None) -> 
         models.add(client, outcome.model, own, card)
     joining = rounds.join(prepared.newcomers)
     joined = list(rounds.finish("adapt", prepared.newcomers))
-    agreed = prepared.agreement
     clients = client_scores(setup, run_log, experiment.split.fewest, answers, experts)
     held = max(peak_rss_kb(), peak_rss_kb(children=True)) / 1024
     peak = max(held, getattr(rounds.engine, "peak_rss_mb", 0.0))
     whole = whole_digest(rounds.server, rounds.engine.store.digests(setup.task.clients), experiment.base)
-    summary = summary_of(experiment, setup, rounds, agreed, clients, whole, peak, answers, prepared.search)
+    summary = summary_of(experiment, setup, rounds, prepared.agreement, clients, whole, peak, answers, prepared.search)
     if joined:
         summary["new_clients"] = _joined(joined, joining, prepared)
     artefacts = setup.method.artefacts(rounds.server)
@@ -253,23 +239,18 @@ def _finish(prepared: Prepared, rounds: Rounds, folder: RunDirectory | None) -> 
         write_answers(folder.path, answers)
         write_clients(folder.clients_file, clients)
         folder.write_summary(summary)
-    path = folder.path if folder else None
-    shared = _shared(rounds, models, next(iter(cards.values())))
+    path, shared, weights = folder.path if folder else None, None, getattr(rounds.server, "weights", None)
+    if isinstance(weights, np.ndarray) and weights.shape == (setup.task.layout.size,):
+        card = dataclasses.replace(next(iter(cards.values())), client="(shared)")
+        averaged = rounds.delivery.buffers
+        own = np.zeros(0, np.float32) if averaged is None else averaged
+        shared = PersonalModel(card, weights.copy(), models.ready(card), own)
     return Result(summary, tuple(run_log.rounds), models, run_log.scores, path, artefacts, clients, shared)
 
 
 def _given(module: nn.Module, card: ModelCard) -> nn.Module:
     """Return the clients' net for any card; a module-level function, because scikit-learn pickles results."""
     return module
-
-
-def _shared(rounds: Rounds, models: Models, card: ModelCard) -> PersonalModel | None:
-    """Return the server's model, if its state has `weights` for the whole vector."""
-    held, buffers = getattr(rounds.server, "weights", None), rounds.delivery.buffers
-    if not isinstance(held, np.ndarray) or held.shape != (rounds.setup.task.layout.size,):
-        return None
-    card = dataclasses.replace(card, client="(shared)")
-    return PersonalModel(card, held.copy(), models.ready(card), np.zeros(0, np.float32) if buffers is None else buffers)
 
 
 def adapt(
@@ -293,8 +274,7 @@ def adapt(
     given = read(folder.experiment_file)
     method = METHODS.get(given["method"])
     kept = {key: value for key, value in given.items() if key not in ("data", "partition", "clients", "new_clients")}
-    for section, values in placed(settings, method).items():
-        kept[section] = {**kept.get(section, {}), **values} if isinstance(values, Mapping) else values
+    kept = merged(kept, placed(settings, method))
     if base:
         kept["base"] = str(base)
     text = isinstance(data, str)
@@ -330,23 +310,18 @@ def _joined(outcomes: list[Outcome], joining: list[Outcome], prepared: Prepared)
     """Return the new clients' scores, and the bytes of their joining and their models."""
     setup, fewest = prepared.setup, prepared.experiment.split.fewest
     sizes = {o.client: len(setup.federation.splits[o.client].test) for o in outcomes}
-    scores = {
-        p: {o.client: o.scores[p].test for o in outcomes if p in o.scores and sizes[o.client] >= fewest}
-        for p in ("pre", "post")
-    }
+    enough = [o for o in outcomes if sizes[o.client] >= fewest]
+    scores = {p: {o.client: o.scores[p].test for o in enough if p in o.scores} for p in ("pre", "post")}
     higher = setup.objective.higher_is_better
+    up, down = sum(len(o.frame.data) for o in joining), sum(o.received for o in (*joining, *outcomes))
     return {
         "count": len(outcomes),
         setup.objective.metric_name: {p: summarise(found, sizes, higher) for p, found in scores.items()},
-        "bytes": {
-            "up": sum(len(o.frame.data) for o in joining),
-            "down": sum(o.received for o in (*joining, *outcomes)),
-        },
+        "bytes": {"up": up, "down": down},
     }
 
 
 def _cards(prepared: Prepared) -> Mapping[ClientId, ModelCard]:
-    """Return the card of each client's model."""
     setup, experiment = prepared.setup, prepared.experiment
     numbers, chain = outputs(setup.federation.data), layers(setup.module)
     named = experiment.method, experiment.data, experiment.model

@@ -12,20 +12,12 @@ IndexSet: TypeAlias = npt.NDArray[np.int64]
 
 
 def bitmap(size: int, indices: IndexSet) -> Bits:
-    """Return the bitmap of positions among `size`.
-
-    >>> bitmap(10, np.array([0, 2, 9]))
-    array([5, 2], dtype=uint8)
-    """
+    """Return the bitmap of positions among `size`."""
     return _bitmap(size, np.require(indices, np.int64, KERNEL).view(np.uint64))
 
 
 def places(bits: Bits) -> IndexSet:
-    """Return the sorted positions in a bitmap.
-
-    >>> places(np.array([5, 2], np.uint8))
-    array([0, 2, 9])
-    """
+    """Return the sorted positions in a bitmap."""
     words = np.zeros((len(bits) + 7) // 8, "<u8")
     words.view(np.uint8)[: len(bits)] = bits
     return _places(words.astype(np.uint64, copy=False))

@@ -12,15 +12,8 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import tomli_w
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    PydanticUndefinedAnnotation,
-    PydanticUserError,
-    TypeAdapter,
-    ValidationError,
-)
+from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, TypeAdapter, ValidationError
+from pydantic.errors import PydanticUndefinedAnnotation
 
 from sparsona.data import PATHS, absolute
 from sparsona.data.schema.columns import Columns, Names
@@ -295,7 +288,11 @@ def assign(settings: dict[str, Any], assignments: Iterable[str]) -> dict[str, An
         if not equals or not key:
             raise InputError(f"--set takes key=value, not {text!r}")
         kind = METHODS.get(str(out["method"])) if out.get("method") else None
-        _put(out, _path(key, kind), _value(value.strip()))
+        try:
+            found = tomllib.loads(f"value = {value.strip()}")["value"]
+        except (tomllib.TOMLDecodeError, RecursionError):
+            found = value.strip()
+        _put(out, _path(key, kind), found)
     return out
 
 
@@ -366,17 +363,20 @@ def _plain(value: Any, where: str) -> Any:
     raise InputError(f"setting {where} is of type {type(value).__name__}: give a text, a number, a list or a mapping")
 
 
-def _value(text: str) -> Any:
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except (tomllib.TOMLDecodeError, RecursionError):
-        return text
-
-
 def to_toml(experiment: Experiment) -> str:
     """Return the complete experiment as TOML; reading it gives an equal experiment."""
     tree = experiment.model_dump(mode="json", exclude_none=True)
     return tomli_w.dumps({key: value for key, value in tree.items() if value != {}})
+
+
+def merged(settings: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings with `more` of them; a section keeps its other settings.
+
+    >>> merged({"rounds": 3, "training": {"lr": 0.1}}, {"rounds": 5, "training": {"batch": 8}})
+    {'rounds': 5, 'training': {'lr': 0.1, 'batch': 8}}
+    """
+    inner = {key: {**settings.get(key, {}), **value} for key, value in more.items() if isinstance(value, Mapping)}
+    return {**settings, **more, **inner}
 
 
 def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -387,8 +387,5 @@ def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """
     out: dict[str, Any] = {}
     for key, value in tree.items():
-        if isinstance(value, Mapping):
-            out.update(flatten(value, f"{prefix}{key}."))
-        else:
-            out[prefix + key] = value
+        out |= flatten(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
     return out

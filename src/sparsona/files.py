@@ -155,20 +155,11 @@ def reading(path: Path) -> Iterator[None]:
         raise DataError(f"cannot read {path}: {error.strerror or error}; make the file readable") from error
 
 
-def write_new(path: Path, data: bytes | memoryview) -> None:
+def write_new(path: Path, data: bytes | memoryview, mode: int = 0o666) -> None:
     """Write a new file; an old one of this name is removed first, never written through.
 
-    The data may not be on the disk yet: see :func:`sync`.
+    The data may not be on the disk yet: see :func:`sync`. A file of `mode` 0o600 only this account can ever read.
     """
-    _write_new(path, data, 0o666)
-
-
-def write_private(path: Path, data: bytes) -> None:
-    """Write a new file that only this account can ever read."""
-    _write_new(path, data, 0o600)
-
-
-def _write_new(path: Path, data: bytes | memoryview, mode: int) -> None:
     path.unlink(missing_ok=True)
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | PLAIN, mode)
     with named(path), os.fdopen(handle, "wb") as file:

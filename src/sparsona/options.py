@@ -65,7 +65,12 @@ def options_of(kind: type) -> list[Option]:
             declared += [(f"{field}.{name}", inner[name], value) for name, value in grouped[field].items()]
         else:
             declared.append((field, hints[field], default))
-    return [Option(name, _kind(hint), _description(hint), default, hint) for name, hint, default in declared]
+    found = []
+    for name, hint, default in declared:
+        extras = get_args(hint)[:0:-1] if get_origin(hint) is Annotated else ()
+        texts = (extra.description for extra in extras if isinstance(extra, FieldInfo) and extra.description)
+        found.append(Option(name, _kind(hint), next(texts, ""), default, hint))
+    return found
 
 
 def _hints(kind: type) -> dict[str, Any]:
@@ -105,11 +110,6 @@ def _defaults(kind: type) -> dict[str, Any]:
     return {name: NEEDED if field.is_required() else field.default for name, field in fields.items()}
 
 
-def _description(hint: Any) -> str:
-    extras = get_args(hint)[:0:-1] if get_origin(hint) is Annotated else ()
-    return next((extra.description for extra in extras if isinstance(extra, FieldInfo) and extra.description), "")
-
-
 SIGNS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
 
 
@@ -136,7 +136,6 @@ def _kind(hint: Any) -> str:
 
 
 def _bounds(extras: Sequence[Any]) -> list[str]:
-    """Return the bounds that pydantic checks as one text."""
     found = []
     for extra in extras:
         for rule in extra.metadata if isinstance(extra, FieldInfo) else ():

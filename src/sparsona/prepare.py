@@ -30,7 +30,7 @@ from sparsona.engines import ENGINES
 from sparsona.engines.choice import choose_engine, training_seconds
 from sparsona.errors import InputError
 from sparsona.experiment import AUTO, Experiment, build, is_own
-from sparsona.export.rebuild import objective_of
+from sparsona.export.predict import objective_of
 from sparsona.federation.budget import mechanisms
 from sparsona.federation.evaluation import Evaluation
 from sparsona.federation.schedule import Schedule
@@ -137,13 +137,19 @@ def prepare(
     if data is not None:
         settings = {**settings, "data": GIVEN}
     if method is not None:
-        settings = {**settings, "method": _name(method)}
+        name = next((name for name, kind in METHODS if kind is type(method)), type(method).__name__)
+        settings = {**settings, "method": name}
     settings, auto = _without_auto(settings)
     experiment, method = build(settings, origin, method)
-    _warn_of_unused(experiment.method, method, experiment.training)
+    for setting in () if method.alone else method.unused:  # others of a comparison may read it
+        if getattr(experiment.training, setting) != getattr(TrainConfig(), setting):
+            unread = "training.%s changes nothing in %s, which has options of its own for that"
+            log.warning(unread, setting, experiment.method)
     experiment = experiment.model_copy(update={"data": absolute(experiment.data, Path.cwd())})
-    if experiment.device != "cpu":
-        _check_device(experiment.device)
+    if experiment.device != "cpu" and not experiment.device.startswith("cuda"):
+        raise InputError(f"unknown device {experiment.device!r}: choose cpu or cuda")
+    if experiment.device != "cpu" and not torch.cuda.is_available():
+        raise InputError(f"device {experiment.device!r} is not there: this torch sees no CUDA; choose --device cpu")
     if experiment.engine != "auto":
         ENGINES.get(experiment.engine)
     for name in experiment.report_to:
@@ -153,17 +159,9 @@ def prepare(
     dataset = source
     experiment = _resolve(experiment, settings, dataset)
     chance = Chance(experiment.seed)
-    federation = federate(
-        dataset,
-        experiment.partition,
-        experiment.clients,
-        chance,
-        test=experiment.split.test,
-        validation=experiment.split.validation,
-        use=experiment.split.use,
-        along=along,
-        repeat=experiment.split.repeat,
-    )
+    split, kind, count = experiment.split, experiment.partition, experiment.clients
+    shares = {"test": split.test, "validation": split.validation}
+    federation = federate(dataset, kind, count, chance, **shares, use=split.use, along=along, repeat=split.repeat)
     experiment = experiment.model_copy(update={"clients": len(federation.clients)})
     newcomers = _newcomers(federation, experiment.new_clients, chance)
     if earlier is not None and not earlier.train:
@@ -252,16 +250,7 @@ def _without_auto(settings: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]
     return settings, given is None and is_own(str(settings.get("data", "")))
 
 
-def _warn_of_unused(name: str, method: Method[Any, Any], training: TrainConfig) -> None:
-    """Name the training settings that were changed and change nothing. Other methods of a comparison may read them."""
-    usual = TrainConfig()
-    for setting in () if method.alone else method.unused:
-        if getattr(training, setting) != getattr(usual, setting):
-            log.warning("training.%s changes nothing in %s, which has options of its own for that", setting, name)
-
-
 def _dataset(experiment: Experiment, given: Any, along: ColumnSplit | None) -> Dataset:
-    """Return the named or given data set, with the column of its split."""
     if given is None:
         return load(experiment.data, columns=experiment.columns, along=along)
     if not isinstance(given, Dataset):
@@ -326,25 +315,19 @@ def _resolve(experiment: Experiment, given: Mapping[str, Any], data: Dataset) ->
                     f"--clients out, or pass --partition groups to draw {experiment.clients} of them by chance"
                 )
         elif data.rows is not None and data.groups is None:
-            raise InputError(_whose_rows(experiment.data))
+            kind, _, path = experiment.data.partition(":")
+            what, how = "data is one table", "give client=COLUMN, or one table per client"
+            if kind in PATHS:
+                what, how = f"{path} is one file", "pass --client COLUMN"
+            if kind == "npz":
+                how = "add an array client to it"
+            raise InputError(f"{what}: {how}, or --partition to deal its rows out")
         elif data.classes == 0:
             update["partition"] = "iid"
     return experiment.model_copy(update=update)
 
 
-def _whose_rows(spec: str) -> str:
-    """Return the error for a table without clients, because clients are not made up."""
-    kind, _, path = spec.partition(":")
-    what, how = (
-        (path, "pass --client COLUMN") if kind in PATHS else ("data", "give client=COLUMN, or one table per client")
-    )
-    if kind == "npz":
-        how = "add an array client to it"
-    return f"{what} is one {'file' if kind in PATHS else 'table'}: {how}, or --partition to deal its rows out"
-
-
 def _objective(given: Objective | None, data: Dataset, schema: Schema, evaluation: Evaluation) -> Objective:
-    """Return the given objective, or the data's own, with the requested metrics."""
     unknown = schema.scaling == "published" and not data.classes and bool(np.isnan(data.targets).any())
     found = given or (multilabel() if unknown else objective_of(schema))
     labels = schema.classes or schema.targets
@@ -379,14 +362,3 @@ def _module(
 def outputs(data: Dataset) -> int:
     """Return the number of outputs per sample."""
     return data.classes or (int(data.targets.shape[1]) if data.targets.ndim == 2 else 1)
-
-
-def _check_device(device: str) -> None:
-    if not device.startswith("cuda"):
-        raise InputError(f"unknown device {device!r}: choose cpu or cuda")
-    if not torch.cuda.is_available():
-        raise InputError(f"device {device!r} is not there: this torch sees no CUDA; choose --device cpu")
-
-
-def _name(method: Method[Any, Any]) -> str:
-    return next((name for name, kind in METHODS if kind is type(method)), type(method).__name__)

@@ -110,6 +110,5 @@ def _tried(prepared: Prepared, rounds: int) -> tuple[float, int, int]:
 def _with_rate(prepared: Prepared, rate: float) -> Prepared:
     config = dataclasses.replace(prepared.setup.config, lr=rate)
     experiment = prepared.experiment.model_copy(update={"training": config})
-    return dataclasses.replace(
-        prepared, experiment=experiment, setup=dataclasses.replace(prepared.setup, config=config)
-    )
+    setup = dataclasses.replace(prepared.setup, config=config)
+    return dataclasses.replace(prepared, experiment=experiment, setup=setup)

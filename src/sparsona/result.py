@@ -12,10 +12,8 @@ from torch import nn
 
 from sparsona.errors import RunError
 from sparsona.experiment import build, read
-from sparsona.export.card import ModelCard
-from sparsona.export.files import read_model
-from sparsona.export.predict import PersonalModel, model_in
-from sparsona.export.rebuild import module_of, runner_of
+from sparsona.export.files import ModelCard, read_model
+from sparsona.export.predict import PersonalModel, model_in, module_of, runner_of
 from sparsona.message import Vector
 from sparsona.method import Artefact, ClientId, Model
 from sparsona.report.frames import Frame, clients_frame, history_frame

@@ -15,13 +15,7 @@ NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 
 def new_method(name: str, folder: Path) -> list[Path]:
-    """Write the package of a method called `name` into a new `folder`; the files that were written.
-
-    >>> import tempfile
-    >>> files = new_method("my-method", Path(tempfile.mkdtemp()) / "my-method")
-    >>> sorted(file.name for file in files)
-    ['README.md', '__init__.py', 'py.typed', 'pyproject.toml', 'test_my_method.py']
-    """
+    """Write the package of a method called `name` into a new `folder`; the files that were written."""
     if not NAME.fullmatch(name):
         raise InputError(f"{name!r} is no name for a method: use small letters, digits and hyphens, as in my-method")
     module = name.replace("-", "_")
@@ -31,7 +25,8 @@ def new_method(name: str, folder: Path) -> list[Path]:
         raise InputError(f"there is a method called {name!r} already: choose another name")
     if folder.exists():
         raise InputError(f"{folder} exists already: choose another --out")
-    words = {"name": name, "module": f"sparsona_{module}", "title": _title(name), "version": __version__}
+    title = "".join(part.capitalize() for part in name.split("-"))
+    words = {"name": name, "module": f"sparsona_{module}", "title": title, "version": __version__}
     package = folder / "src" / words["module"]
     targets = {
         folder / "pyproject.toml": "pyproject.toml",
@@ -48,12 +43,3 @@ def _written(path: Path, template: str, words: Mapping[str, str]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(Template(text).substitute(words), encoding="utf-8")
     return path
-
-
-def _title(name: str) -> str:
-    """The class's name.
-
-    >>> _title("my-method")
-    'MyMethod'
-    """
-    return "".join(part.capitalize() for part in name.split("-"))

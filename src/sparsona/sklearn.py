@@ -74,7 +74,6 @@ class _Federated(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
 
     @staticmethod
     def _sites(groups: ArrayLike | None, rows: int) -> Array:
-        """Return the site of each row as a text."""
         sites = np.full(rows, ALONE) if groups is None else np.asarray(groups).astype(np.str_)
         if sites.shape != (rows,):
             raise ValueError(f"groups have shape {sites.shape}: give one site per row, {rows} in all")

@@ -70,10 +70,7 @@ def summary_of(
             "agreement": {"up": agreed.up.total, "down": agreed.down.total},
             "parts": {"up": _parts(up), "down": _parts(down)},
         },
-        "paper_bytes": {
-            "up": sum(r.paper_up for r in run_log.rounds),
-            "down": sum(r.paper_down for r in run_log.rounds),
-        },
+        "paper_bytes": {way: sum(getattr(r, f"paper_{way}") for r in run_log.rounds) for way in ("up", "down")},
         "flops": sum(r.flops for r in run_log.rounds),
         "simulated_seconds": round(rounds.clock, 3),
         "seconds": round(rounds.seconds + (search.seconds if search else 0.0), 3),
@@ -90,8 +87,7 @@ def summary_of(
     if setup.privacy is not None:
         summary["privacy"] = _privacy(setup, rounds)
     _add_pooled(summary, setup, run_log, answers or {})
-    constant = _constant(setup, experiment.split.fewest)
-    if constant is not None:
+    if (constant := _constant(setup, experiment.split.fewest)) is not None:
         summary["constant"] = constant
     if undefined := _undefined(setup.objective.metric_names, clients):
         summary["undefined"] = undefined
@@ -126,7 +122,6 @@ def _privacy(setup: Setup, rounds: Rounds) -> dict[str, Any]:
 
 
 def _scores(metrics: Sequence[str], run_log: RunLog) -> dict[str, Any]:
-    """The scores at each point of the models that clients keep, by every metric."""
     named = {metric: metric if number else None for number, metric in enumerate(metrics)}
     return {
         metric: {point: found for point in POINTS if (found := run_log.kept(point, other))}

@@ -56,10 +56,5 @@ class LineFormatter(logging.Formatter):
 
 
 def lines_of(text: str) -> str:
-    """A printable text that keeps its line breaks.
-
-    >>> print(lines_of("a\\x1b[2J\\nb"))
-    a\\x1b[2J
-    b
-    """
+    """A printable text that keeps its line breaks."""
     return text if text.isprintable() else "\n".join(map(printable, text.split("\n")))

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import sparsona
-from sparsona.studies.contest import Contest, ContestWatcher, Runs, declare, run_contest
+from sparsona.studies.contest import Contest, Runs, run_contest
+from sparsona.studies.declared import declare
 
 METHODS = ("local", "fedavg-ft", "spfl", "pfednet", "fedspa", "pfedgate")
 
@@ -20,7 +21,7 @@ def comparison(tmp_path_factory: pytest.TempPathFactory) -> Path:
     # Three rounds for all, also for the way alone: the pages are about methods that are close to each other.
     settings = {"clients": 5, "rounds": 3, "engine": "inprocess", "evaluation": {"patience": 0}}
     contest = declare(folder, Contest(METHODS, (0, 1), settings), resume=False)
-    assert run_contest(Runs(contest, folder), ContestWatcher()) == {}
+    assert run_contest(Runs(contest, folder)) == {}
     return folder
 
 

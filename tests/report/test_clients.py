@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from sparsona.report.clients import clients_table, pool_lines
-from sparsona.report.console import closing
+from sparsona.report.console import clients_table, closing, pool_lines
 from sparsona.runs.clients import ClientScores, ExpertScore, Score, write_clients
 
 

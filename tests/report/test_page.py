@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from sparsona.report.html import page_data
 from sparsona.report.measured import find_runs, measure
-from sparsona.report.page import page_data
 from sparsona.runs.budget import Budget
 
 

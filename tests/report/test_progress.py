@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from sparsona.report.progress import Bar, in_notebook, interactive
+import sparsona
+from sparsona.report.progress import Bar, RoundBar, in_notebook, interactive
 
 
 class Cell:
@@ -60,3 +62,17 @@ def test_without_terminal_and_notebook_there_is_none(capfd: pytest.CaptureFixtur
     with Bar("fedavg", 3) as bar:
         bar.step()
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_without_a_terminal_each_round_is_one_line_with_score_bytes_and_time_left(
+    quiet: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    done = sparsona.run("fedavg", clients=2, rounds=2, partition="iid", engine="inprocess")
+    with RoundBar("fedavg", 2, "accuracy", False if quiet else "lines") as bar:
+        for report in done.history:
+            bar.round(report)
+    lines = capfd.readouterr().err.splitlines()
+    expected = [rf"fedavg: round {n}/2, accuracy [\d.]+ %, [\d.]+ \w+, \d+ s left" for n in (1, 2)]
+    assert len(lines) == (0 if quiet else 2)
+    assert all(re.fullmatch(pattern, line) for pattern, line in zip(expected, lines, strict=False))

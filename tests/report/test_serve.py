@@ -14,7 +14,7 @@ import pytest
 
 import sparsona
 from sparsona.errors import InputError
-from sparsona.report.serve import watching
+from sparsona.report.live import watching
 from sparsona.runs.records import ClientRecord, RoundReport
 
 SMALL: dict[str, Any] = {"clients": 3, "partition": "iid", "engine": "inprocess"}

@@ -21,8 +21,7 @@ from sparsona.data.folder import read_table
 from sparsona.data.schema.format import Format
 from sparsona.errors import InputError, SparsonaError
 from sparsona.experiment import build, parsed, read
-from sparsona.export.card import card_of
-from sparsona.export.files import model_of
+from sparsona.export.files import card_of, model_of
 from sparsona.export.predict import load_model
 from sparsona.report.measured import measure
 from sparsona.runs.answers import read_answers

@@ -8,7 +8,8 @@ import pytest
 
 from sparsona.errors import InputError
 from sparsona.studies.choosing import Limits, account, race
-from sparsona.studies.contest import Contest, Runs, declare
+from sparsona.studies.contest import Contest, Runs
+from sparsona.studies.declared import declare
 
 NAMES = ("local", "fedavg", "fedavg-ft", "fedspa", "fedprox", "ditto", "spfl")
 SETTINGS = {"clients": 3, "rounds": 5, "engine": "inprocess"}

@@ -7,15 +7,8 @@ from pathlib import Path
 import pytest
 
 from sparsona.errors import RunError
-from sparsona.studies.contest import (
-    Contest,
-    ContestWatcher,
-    Runs,
-    declare,
-    measured_groups,
-    run_contest,
-    until_stalled,
-)
+from sparsona.studies.contest import Contest, Runs, measured_groups, run_contest, until_stalled
+from sparsona.studies.declared import declare
 
 SETTINGS = {"clients": 3, "rounds": 1, "engine": "inprocess"}
 
@@ -32,7 +25,7 @@ def test_each_contender_has_its_own_run(tmp_path: Path) -> None:
     """Two that differ by a sign only are two runs, not one that is shown twice."""
     contest = declare(tmp_path / "s", Contest(("fedprox:mu=1e-2", "fedprox:mu=1e+1"), (0,), SETTINGS), False)
     runs = Runs(contest, tmp_path / "s")
-    assert run_contest(runs, ContestWatcher()) == {}
+    assert run_contest(runs) == {}
     groups = measured_groups(runs)
     options = [group[0].settings["options"]["mu"] for group in groups.values()]
     assert options == [0.01, 10.0]
@@ -40,25 +33,25 @@ def test_each_contender_has_its_own_run(tmp_path: Path) -> None:
 
 def test_what_is_refused_leaves_the_study_as_it_was(tmp_path: Path) -> None:
     contest = declare(tmp_path / "s", Contest(("local",), (0,), SETTINGS), False)
-    assert run_contest(Runs(contest, tmp_path / "s"), ContestWatcher()) == {}
+    assert run_contest(Runs(contest, tmp_path / "s")) == {}
     with pytest.raises(RunError, match=r"training\.lr differs"):
         declare(tmp_path / "s", Contest(("local",), (0,), set=("lr=5",)), True)
     again = declare(tmp_path / "s", Contest(("local",), (0,)), True)
     assert again == contest
-    assert run_contest(Runs(again, tmp_path / "s"), ContestWatcher()) == {}
+    assert run_contest(Runs(again, tmp_path / "s")) == {}
 
 
 def test_a_run_alone_trains_until_it_stalls_and_the_others_for_their_rounds(tmp_path: Path) -> None:
     settings = {"clients": 3, "rounds": 2, "training": {"lr": 0.5}}
     runs = Runs(Contest(("local", "fedavg"), (0,), settings), tmp_path)
-    assert not run_contest(runs, ContestWatcher())
+    assert not run_contest(runs)
     alone, joined = (runs.measured(name, 0) for name in ("local", "fedavg"))
     assert alone is not None
     assert joined is not None
     assert joined.rounds == 2
     assert 2 < alone.rounds <= 20
     assert alone.finished
-    run_contest(runs, ContestWatcher())
+    run_contest(runs)
     again = runs.measured("local", 0)
     assert again is not None
     assert again.rounds == alone.rounds

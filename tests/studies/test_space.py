@@ -5,7 +5,7 @@ import pytest
 from sparsona.errors import InputError
 from sparsona.experiment import make_method
 from sparsona.methods import METHODS
-from sparsona.studies.space import Range, knobs, number_range
+from sparsona.studies.tuning import Range, knobs, number_range
 
 
 @pytest.mark.parametrize("name", METHODS.names())

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from sparsona.errors import InputError, RunError
-from sparsona.studies.sweep import Sweep, SweepPoint, SweepWatcher, declare, parse_over, run_sweep, swept_runs
+from sparsona.report.progress import Bar
+from sparsona.studies.declared import declare
+from sparsona.studies.sweep import Sweep, parse_over, run_sweep, swept_runs
 
 BASE = {"method": "fedavg", "clients": 3, "rounds": 2, "engine": "inprocess"}
 
@@ -50,7 +52,7 @@ def test_bad_values_are_named(texts: list[str], line: str) -> None:
 def test_more_combinations_than_anybody_plans_are_refused(tmp_path: Path) -> None:
     sweep = Sweep(BASE, parse_over(["seed=0:200", "lr=" + ",".join(f"0.{n}" for n in range(1, 102))]))
     with pytest.raises(InputError, match="makes 20,200 runs, at most 10,000"):
-        run_sweep(sweep, tmp_path / "sweep", SweepWatcher())
+        run_sweep(sweep, tmp_path / "sweep")
     assert not (tmp_path / "sweep").exists()
 
 
@@ -58,27 +60,29 @@ def test_a_folder_is_declared_once_and_grows(tmp_path: Path) -> None:
     first = Sweep(BASE, parse_over(["seed=0:2"]))
     assert declare(tmp_path / "s", first, False) == first
     assert not (tmp_path / "s").exists(), "it is taken when the runs have been checked"
-    assert run_sweep(first, tmp_path / "s", SweepWatcher()) == {}
+    assert run_sweep(first, tmp_path / "s") == {}
     with pytest.raises(RunError, match="add --resume"):
         declare(tmp_path / "s", first, False)
     more = declare(tmp_path / "s", Sweep({"workers": 1}, parse_over(["seed=4"])), True)
     assert more == Sweep({**BASE, "workers": 1}, {"seed": ("0", "1", "4")})
-    assert run_sweep(more, tmp_path / "s", SweepWatcher()) == {}
+    assert run_sweep(more, tmp_path / "s") == {}
     assert declare(tmp_path / "s", Sweep({}, {}), True) == more
     with pytest.raises(InputError, match="not over method"):
         declare(tmp_path / "s", Sweep({}, parse_over(["method=local"])), True)
     with pytest.raises(RunError, match="not the folder of a sweep"):
-        declare(tmp_path / "nowhere", Sweep({}, {}), True)
+        Sweep.read(tmp_path / "nowhere")
 
 
 def test_runs_are_made_once_and_failures_do_not_stop_the_others(tmp_path: Path) -> None:
     sweep = Sweep(BASE, parse_over(["lr=0.1,1e30", "seed=0:2"]))
     ended: list[tuple[str, bool]] = []
 
-    def told(point: SweepPoint, problem: str) -> None:
-        ended.append((point.name, bool(problem)))
+    class Told(Bar):
+        def say(self, line: str) -> None:
+            _, name, *problem = line.split()
+            ended.append((name.rstrip(":"), bool(problem)))
 
-    failed = run_sweep(sweep, tmp_path, SweepWatcher(ended=told))
+    failed = run_sweep(sweep, tmp_path, Told("", 4, False))
     assert sorted(failed) == ["lr1e30-seed0", "lr1e30-seed1"]
     assert sorted(ended) == [
         ("lr0.1-seed0", False),
@@ -89,14 +93,14 @@ def test_runs_are_made_once_and_failures_do_not_stop_the_others(tmp_path: Path) 
     runs = swept_runs(sweep, tmp_path)
     assert [run.summary["seed"] for run in runs] == [0, 1]
     before = (tmp_path / "lr0.1-seed0" / "summary.json").stat().st_mtime_ns
-    assert sorted(run_sweep(sweep, tmp_path, SweepWatcher())) == sorted(failed)
+    assert sorted(run_sweep(sweep, tmp_path)) == sorted(failed)
     assert (tmp_path / "lr0.1-seed0" / "summary.json").stat().st_mtime_ns == before
 
 
 def test_what_cannot_be_run_is_named_before_anything_is(tmp_path: Path) -> None:
     sweep = Sweep(BASE, parse_over(["method=fedavg,fedprox", "partition=iid,unheard"]))
     with pytest.raises(InputError, match="unheard"):
-        run_sweep(sweep, tmp_path, SweepWatcher())
+        run_sweep(sweep, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -105,7 +109,7 @@ def test_runs_with_other_settings_are_no_runs_of_the_sweep(finished: bool, tmp_p
     """They would be shown under settings that they never had. What is refused changes nothing."""
     folder = tmp_path / "s"
     sweep = declare(folder, Sweep(BASE, parse_over(["seed=0:2"])), False)
-    assert run_sweep(sweep, folder, SweepWatcher()) == {}
+    assert run_sweep(sweep, folder) == {}
     if not finished:
         (folder / "seed1" / "summary.json").unlink()
     before = (folder / "sweep.json").read_bytes()
@@ -114,5 +118,5 @@ def test_runs_with_other_settings_are_no_runs_of_the_sweep(finished: bool, tmp_p
             declare(folder, given, True)
         assert (folder / "sweep.json").read_bytes() == before
     longer = declare(folder, Sweep({"rounds": 3}, parse_over(["seed=2"])), True)
-    assert run_sweep(longer, folder, SweepWatcher()) == {}
+    assert run_sweep(longer, folder) == {}
     assert [run.summary["rounds"] for run in swept_runs(longer, folder)] == [3, 3, 3], "longer runs are the same work"

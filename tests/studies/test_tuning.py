@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from sparsona.errors import RunError
-from sparsona.studies.contest import Contest, Runs, declare
-from sparsona.studies.space import knobs
-from sparsona.studies.tuning import Target, Trial, front, pick, tune
+from sparsona.studies.contest import Contest, Runs
+from sparsona.studies.declared import declare
+from sparsona.studies.tuning import Target, Trial, front, knobs, pick, tune
 
 SETTINGS = {"clients": 3, "rounds": 2, "engine": "inprocess", "partition": "iid"}
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import typer
 
-from sparsona.cli import compare, data, deploy, inspect, new, node, plugins, run, search, server, sweep, watch
+from sparsona.cli import data, deploy, inspect, new, node, plugins, run, server, studies, watch
 from sparsona.cli.app import app
 from sparsona.cli.options import RunCommand, takes_run_options
 from sparsona.errors import SparsonaError, one_line
@@ -20,9 +20,9 @@ from sparsona.terminal import LineFormatter
 __all__ = ["app", "main"]
 
 COMMANDS: dict[str, tuple[Any, ...]] = {
-    "Run": (run.run, compare.compare, compare.demo, sweep.sweep),
+    "Run": (run.run, studies.compare, studies.demo, studies.sweep),
     "Choose": (
-        search.choose, search.tune, inspect.methods, inspect.settings, inspect.report, inspect.draw, watch.watch,
+        studies.choose, studies.tune, inspect.methods, inspect.settings, inspect.report, inspect.draw, watch.watch,
         data.data,
     ),
     "Use a model": (inspect.export, inspect.predict),

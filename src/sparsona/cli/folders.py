@@ -19,21 +19,12 @@ def stem(what: str, data: str, seed: int) -> str:
     return f"{what}-{Path(data.replace(':', '-')).name}-{seed}"
 
 
-def _numbered(name: str) -> Iterator[Path]:
-    return (Path("runs") / (name if number == 1 else f"{name}-{number}") for number in count(1))
-
-
-def fresh(name: str) -> Path:
-    """Return the first unused folder of this name."""
-    return next(path for path in _numbered(name) if not path.exists())
-
-
 def folder_for(name: str, resume: bool) -> Path:
     """Return the folder of a new run of this name, or of the last one to resume."""
-    if not resume:
-        return fresh(name)
-    there = list(takewhile(Path.exists, _numbered(name)))
-    return there[-1] if there else Path("runs") / name
+    numbered = (Path("runs") / (name if number == 1 else f"{name}-{number}") for number in count(1))
+    there = list(takewhile(Path.exists, numbered))
+    new = f"{name}-{len(there) + 1}" if there else name
+    return there[-1] if there and resume else Path("runs") / new
 
 
 def runs_in(folder: Path) -> list[Path]:

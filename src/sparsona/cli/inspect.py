@@ -27,18 +27,18 @@ def methods(
         METHODS.check(name)
     if as_json:
         names = METHODS.names() if name is None else [name]
-        typer.echo(json.dumps([show.method_entry(one) for one in names], indent=2, default=str))
+        found = [(one, *show.method_entry(one)) for one in names]
+        tree = [{"name": one, "about": about, "options": {o.name: o.default for o in own}} for one, about, own in found]
+        typer.echo(json.dumps(tree, indent=2, default=str))
     elif name is None:
         out.print(show.table("methods", ("name", "what it does"), METHODS.describe().items()))
         out.print("sparsona methods NAME shows the options of one", soft_wrap=True)
     else:
-        about, rows = show.method_options(name)
+        about, own = show.method_entry(name)
         out.print(about, soft_wrap=True, highlight=False)
-        out.print(
-            show.table(f"{name}: options, for --set", ("name", "type", "default", "meaning"), rows)
-            if rows
-            else "no options"
-        )
+        rows = [(option.name, option.kind, show.default(option.default), option.text) for option in own]
+        head = "name", "type", "default", "meaning"
+        out.print(show.table(f"{name}: options, for --set", head, rows) if own else "no options")
 
 
 def settings(

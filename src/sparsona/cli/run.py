@@ -45,7 +45,7 @@ def run(
     from sparsona.data.doubts import listed
     from sparsona.experiment import assign, read
     from sparsona.prepare import prepare
-    from sparsona.report.clients import clients_table, pool_lines
+    from sparsona.report.console import clients_table, pool_lines
     from sparsona.report.listing import table
     from sparsona.resume import earlier_run
     from sparsona.runs.about import changed_since
@@ -125,10 +125,10 @@ def _what(what: str | None, folder: Path | None, resume: bool) -> str:
 
 
 def _run_and_show(prepared: Prepared, folder: Path, resume: bool, quiet: bool, add: bool = False) -> Result:
-    """Execute one run, with progress and final tables."""
     from sparsona.api import execute
     from sparsona.rate import settled
     from sparsona.report import console as show
+    from sparsona.report.progress import RoundBar
     from sparsona.report.words import no_better_than_constant, runaway
     from sparsona.runs.directory import RunDirectory
 
@@ -140,12 +140,12 @@ def _run_and_show(prepared: Prepared, folder: Path, resume: bool, quiet: bool, a
         err.print(prepared.search.text(), highlight=False)
     experiment = prepared.experiment
     metric = prepared.setup.objective.metric_name
-    written = RunDirectory(folder).experiment_file
+    written = place.experiment_file
     with (
         resumable(written, f"sparsona run {quote(str(written))} --resume"),
-        show.RoundProgress(err, experiment.method, experiment.rounds, metric, quiet) as progress,
+        RoundBar(experiment.method, experiment.rounds, metric, False if quiet else "lines") as bar,
     ):
-        result = execute(prepared, RunDirectory(folder), resume, progress.advance, progress.started, add)
+        result = execute(prepared, place, resume, bar.round, add)
     if not quiet:
         out.print(show.closing(result.summary))
         out.print(show.traffic(result.summary), soft_wrap=True)

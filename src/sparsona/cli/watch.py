@@ -18,7 +18,7 @@ def page_of(folder: Path, where: str) -> Iterator[None]:
     if not where:
         yield
         return
-    from sparsona.report.serve import watching
+    from sparsona.report.live import watching
 
     host, _, port = where.rpartition(":")
     if not (port.isascii() and port.isdecimal() and int(port) < 2**16):
@@ -40,7 +40,7 @@ def watch(
     """Show a live page about runs that go on; it only reads their files."""
     if not folder.is_dir():
         raise InputError(f"there is no folder {folder}: give the --out of a run, compare or sweep that has begun")
-    from sparsona.report.serve import watching
+    from sparsona.report.live import watching
 
     with watching(folder, host, port) as page:
         out.print(f"page: {page.url} (Ctrl-C ends it)", soft_wrap=True, highlight=False)

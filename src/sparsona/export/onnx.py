@@ -13,17 +13,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from sparsona.data.dataset import Array
 from sparsona.data.schema.schema import Category, Number, Schema
 from sparsona.errors import InputError
 from sparsona.experts.arrays import Constant, LinearModel
 from sparsona.experts.forest import Trees
-from sparsona.export.card import KEY, ModelCard
-from sparsona.export.portable import experts_of, weights_of
+from sparsona.export.files import KEY, ModelCard
 from sparsona.export.predict import PersonalModel
+from sparsona.export.run import experts_of, weights_of
 
 OPSET, IR = 18, 9
 ROWS = "rows"
+POOLS = {"max-pool": "MaxPool", "avg-pool": "AveragePool"}
 
 
 @dataclass
@@ -52,31 +52,29 @@ class OnnxGraph:
 
     def input(self, name: str, kind: str, shape: list[Any]) -> str:
         """Add an input and return its name."""
-        kinds = self.onnx.TensorProto
-        self.inputs.append(self.onnx.helper.make_tensor_value_info(name, getattr(kinds, kind), [ROWS, *shape]))
+        self.inputs.append(self._typed(name, kind, shape))
         return name
 
     def output(self, name: str, kind: str, shape: list[Any]) -> None:
         """Declare an output."""
-        kinds = self.onnx.TensorProto
-        self.outputs.append(self.onnx.helper.make_tensor_value_info(name, getattr(kinds, kind), [ROWS, *shape]))
+        self.outputs.append(self._typed(name, kind, shape))
+
+    def _typed(self, name: str, kind: str, shape: list[Any]) -> Any:
+        return self.onnx.helper.make_tensor_value_info(name, getattr(self.onnx.TensorProto, kind), [ROWS, *shape])
 
     def cast(self, value: str, kind: str, name: str = "") -> str:
         """Add a change of type and return the name of its result."""
-        name = name or f"sparsona.{len(self.nodes)}"
-        to = getattr(self.onnx.TensorProto, kind)
-        self.nodes.append(self.onnx.helper.make_node("Cast", [value], [name], to=to))
-        return name
+        return self.node("Cast", value, name=name, to=getattr(self.onnx.TensorProto, kind))
 
 
 def onnx_bytes(model: PersonalModel) -> bytes:
     """Return the ONNX file of a model: one set of weights, an expert, or a mixture of these."""
-    onnx = _packages()
-    schema = model.card.schema
+    try:
+        import onnx
+    except ImportError:
+        raise InputError("ONNX needs a package that is not here: pip install 'sparsona[onnx]'") from None
     graph = OnnxGraph(onnx)
-    ready = _encoded(graph, schema)
-    outputs = _mixed(graph, model, ready)
-    _answers(graph, model.card, outputs)
+    _answers(graph, model.card, _mixed(graph, model, _encoded(graph, model.card.schema)))
     whole = onnx.helper.make_graph(graph.nodes, "sparsona", graph.inputs, graph.outputs, graph.constants)
     opsets = [onnx.helper.make_opsetid(domain, version) for domain, version in (("", OPSET), ("ai.onnx.ml", 3))]
     made = onnx.helper.make_model(whole, opset_imports=opsets, ir_version=IR, producer_name="sparsona")
@@ -99,8 +97,7 @@ def _mixed(graph: OnnxGraph, model: PersonalModel, ready: str) -> str:
         graph.node("Mul", graph.node(answer, one) if answer else one, graph.constant(share, np.float32))
         for share, one in found
     ]
-    total = graph.node("Sum", *each)
-    return _back(graph, total, task)
+    return _back(graph, graph.node("Sum", *each), task)
 
 
 def _back(graph: OnnxGraph, shares: str, task: str) -> str:
@@ -114,7 +111,6 @@ def _back(graph: OnnxGraph, shares: str, task: str) -> str:
 
 
 def _expert(graph: OnnxGraph, model: PersonalModel, ready: str) -> str:
-    """Add the nodes of one model; return its output."""
     if isinstance(model.model, np.ndarray):
         return _chained(graph, model, ready) if model.card.chain else _traced(graph, model, ready)
     flat = graph.node("Flatten", ready, axis=1)
@@ -163,7 +159,6 @@ def _trees(graph: OnnxGraph, model: Trees, flat: str) -> str:
 
 
 def _chained(graph: OnnxGraph, model: PersonalModel, value: str) -> str:
-    """Add the layers of a chain."""
     weights = model.tensors()
     for step in model.card.chain:
         kind, name = step["kind"], step["name"]
@@ -173,9 +168,8 @@ def _chained(graph: OnnxGraph, model: PersonalModel, value: str) -> str:
             value = graph.node("Gemm", value, *held, transB=1)
         elif kind == "conv":
             value = graph.node("Conv", value, *held, strides=stride, pads=[*step["padding"], *step["padding"]])
-        elif kind in ("max-pool", "avg-pool"):
-            pool = "MaxPool" if kind == "max-pool" else "AveragePool"
-            value = graph.node(pool, value, kernel_shape=window, strides=stride)
+        elif kind in POOLS:
+            value = graph.node(POOLS[kind], value, kernel_shape=window, strides=stride)
         elif kind == "mean":
             value = graph.node("Flatten", graph.node("GlobalAveragePool", value), axis=1)
         elif kind in ("relu", "flatten"):
@@ -185,7 +179,7 @@ def _chained(graph: OnnxGraph, model: PersonalModel, value: str) -> str:
 
 def _traced(graph: OnnxGraph, model: PersonalModel, value: str) -> str:
     """Add any other net, as torch's exporter writes it."""
-    net = _net(model)
+    net = _net(graph.onnx, model)
     (entry,), (answer,) = net.graph.input, net.graph.output
     for node in net.graph.node:
         for k, name in enumerate(node.input):
@@ -196,18 +190,8 @@ def _traced(graph: OnnxGraph, model: PersonalModel, value: str) -> str:
     return str(answer.name)
 
 
-def _packages() -> Any:
-    try:
-        import onnx
-    except ImportError:
-        raise InputError("ONNX needs a package that is not here: pip install 'sparsona[onnx]'") from None
-    return onnx
-
-
-def _net(model: PersonalModel) -> Any:
+def _net(onnx: Any, model: PersonalModel) -> Any:
     """Return the net from encoded inputs to raw outputs, by torch's exporter."""
-    import onnx
-
     assert isinstance(model.model, np.ndarray)
     runner = model.runner
     runner.flat.load(model.model)
@@ -284,14 +268,10 @@ def _samples(graph: OnnxGraph, schema: Schema) -> str:
     value = graph.cast(graph.input("x", "UINT8" if schema.inputs == "images" else "FLOAT", shape), "FLOAT")
     if schema.inputs == "images":
         value = graph.node("Div", value, graph.constant(255.0, np.float32))
-    if schema.mean:
-        value = graph.node("Sub", value, graph.constant(_channels(schema.mean, len(shape)), np.float32))
-        value = graph.node("Div", value, graph.constant(_channels(schema.std, len(shape)), np.float32))
+    for kind, values in (("Sub", schema.mean), ("Div", schema.std)) if schema.mean else ():
+        channels = np.array(values, np.float32).reshape(1, -1, *(1,) * (len(shape) - 1))
+        value = graph.node(kind, value, graph.constant(channels, np.float32))
     return value
-
-
-def _channels(values: tuple[float, ...], axes: int) -> Array:
-    return np.array(values, np.float32).reshape(1, -1, *(1,) * (axes - 1))
 
 
 def _answers(graph: OnnxGraph, card: ModelCard, outputs: str) -> None:

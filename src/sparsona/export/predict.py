@@ -1,37 +1,80 @@
-"""Predictions from raw rows by a model in a file, with the owner's names of classes."""
+"""Models rebuilt from their files, without the run or its data, and their predictions from raw rows."""
 
 import csv
 import io
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import IO, Any
 
 import numpy as np
 import torch
 from torch import nn
 
-from sparsona.base import copied
+from sparsona.base import checked_base, copied
+from sparsona.chance import Chance
 from sparsona.data._frame import from_frame, is_frame
-from sparsona.data.dataset import Array
-from sparsona.data.fields import without_unpacking
+from sparsona.data.dataset import Array, Dataset
+from sparsona.data.fields import unpacking, without_unpacking
 from sparsona.data.folder import read_table
 from sparsona.data.schema.raw import encode_raw
-from sparsona.data.schema.table import Table
+from sparsona.data.schema.schema import Schema
 from sparsona.errors import InputError
-from sparsona.export.card import ModelCard
-from sparsona.export.files import WHOLE, ModelFile, holds_model, model_bytes, read_model, whole_bytes
-from sparsona.export.rebuild import module_of, runner_of
+from sparsona.export.files import WHOLE, ModelCard, ModelFile, holds_model, model_bytes, read_model, whole_bytes
 from sparsona.files import json_of, read_outside, write_named
 from sparsona.layout import Layout
 from sparsona.message import Vector
 from sparsona.method import ClientId, Model, Predictor
 from sparsona.methods import METHODS
-from sparsona.registry import suggest
+from sparsona.models._build import build_model
+from sparsona.registry import GIVEN, suggest
 from sparsona.runs.state import unpack
-from sparsona.training.objective import probabilities
+from sparsona.terminal import Screen
+from sparsona.training.objective import Objective, classification, multilabel, probabilities, regression
 from sparsona.training.runner import EVAL_BATCH, ModelRunner
+
+
+def objective_of(schema: Schema) -> Objective:
+    """Return the objective of a schema's task."""
+    if schema.task == "classification":
+        return classification()
+    return multilabel() if schema.task == "multilabel" else regression(schema.center, schema.spread)
+
+
+def module_of(card: ModelCard, given: nn.Module | None = None, base: str = "", seed: int = 0) -> nn.Module:
+    """Return the net of the card with its base; the trained weights are not set yet.
+
+    `given` is a net without a name. The base is its own, or read from the file `base`, or made from the experiment's
+    `seed`.
+    """
+    part = replace(card.trained, base=base or card.trained.base)
+    schema, chance = card.schema, Chance(seed)
+    if given is not None:
+        net = copied(given)
+    elif card.model == GIVEN:
+        raise InputError(
+            f"the model of {card.client} was given in Python and has no name: "
+            "give it again with sparsona.load(run, model=...)"
+        )
+    else:
+        with chance.torch("initial weights"):
+            net = build_model(card.model, schema.input_shape, card.outputs, schema.vocabulary)
+    found = part.of(net, chance)
+    checked_base(card.trained.base, found)
+    return unpacking(found, schema.fields)
+
+
+def runner_of(card: ModelCard, module: nn.Module) -> ModelRunner:
+    """Return a runner of the module, for inputs encoded by the card's schema."""
+    schema = card.schema
+    bytes_ = schema.fields or (schema.inputs == "images" and schema.scaling != "own")
+    kind = np.uint8 if bytes_ else np.int32 if schema.inputs == "tokens" else np.float32
+    (mean, std), classes = schema.batch_scaling, len(schema.classes)
+    targets = np.zeros(1, np.int64) if classes else np.zeros((1, len(schema.targets)), np.float32)
+    inputs = np.zeros((1, *schema.input_shape), kind)
+    sample = Dataset("", inputs, targets, classes, mean=mean, std=std, fields=schema.fields)
+    return ModelRunner(module, sample, objective_of(schema), Chance(0))
 
 
 @dataclass(frozen=True)
@@ -94,11 +137,11 @@ class PersonalModel:
 
     def save(self, path: Path | str, whole: bool = False) -> None:
         """Write the model to a .safetensors file; if `whole`, with its base and under all names of its weights."""
-        layout, buffers = self.runner.layout, self.runner.flat.buffer_layout.named(self.buffers)
         if whole:
             data = whole_bytes(self.module(), self.tensors(), self.card)
         else:
-            data = model_bytes(self.model, layout, self.card, buffers)
+            buffers = self.runner.flat.buffer_layout.named(self.buffers)
+            data = model_bytes(self.model, self.runner.layout, self.card, buffers)
         write_named(Path(path), data, "a model", holds_model)
 
 
@@ -208,14 +251,9 @@ def write_predictions(model: Path, rows: Path, to: Path, id: str = "", exact: bo
     return count
 
 
-class Writable(Protocol):
-    """A file or a terminal."""
-
-    def write(self, text: str, /) -> object:
-        """Write a text."""
-
-
-def predict_file(model: Path, rows: Path, out: Writable, id: str = "", exact: bool = False, base: str = "") -> int:
+def predict_file(
+    model: Path, rows: Path, out: IO[str] | Screen, id: str = "", exact: bool = False, base: str = ""
+) -> int:
     """Write a csv of predictions, one line per row of a csv, parquet or npz file; return their number.
 
     The rows' column `id` comes first, unchanged. Probabilities have six digits, or all if `exact`.
@@ -225,7 +263,13 @@ def predict_file(model: Path, rows: Path, out: Writable, id: str = "", exact: bo
     schema = predictor.card.schema
     found = predictor.predict(table, str(rows))
     writer = csv.writer(out, lineterminator="\n")
-    names = _echoed(table.read(schema.format), id, rows) if id else [[]] * len(found)
+    names: list[list[str]] = [[]] * len(found)
+    if id:
+        raw = table.read(schema.format)
+        if id not in raw.columns:
+            raise InputError(f"{rows} has no column {id!r}{suggest(id, raw.columns)}")
+        cells = enumerate(raw.columns[id].tolist())
+        names = [[raw.cell(row, id) if id in raw.written else str(value)] for row, value in cells]
     if exact and schema.task == "regression":
         raise InputError("--probabilities are those of classes and labels: this model predicts numbers")
     several = schema.targets if len(schema.targets) > 1 else ["prediction"]
@@ -238,11 +282,3 @@ def predict_file(model: Path, rows: Path, out: Writable, id: str = "", exact: bo
     for name, row, share in zip(names, values, shares, strict=True):
         writer.writerow([*name, *row, *(repr(p) if exact else f"{p:.6f}" for p in share)])
     return len(found)
-
-
-def _echoed(table: Table, id: str, rows: Path) -> list[list[str]]:
-    """Return the original cells of the column `id`."""
-    if id not in table.columns:
-        raise InputError(f"{rows} has no column {id!r}{suggest(id, table.columns)}")
-    values = table.columns[id].tolist()
-    return [[table.cell(row, id) if id in table.written else str(value)] for row, value in enumerate(values)]

@@ -1,8 +1,7 @@
 """Export a client's model as a slim net, and load it as a plain torch module."""
 
-import dataclasses
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +14,9 @@ from sparsona.errors import InputError, printable
 from sparsona.export.files import BROKEN, holds_model, notes_of, safetensors_bytes
 from sparsona.export.predict import load_model
 from sparsona.files import json_of, read_outside, write_named
-from sparsona.message import Vector
-from sparsona.method import Model, SparsePredictor
-from sparsona.registry import suggest
+from sparsona.method import SparsePredictor
 from sparsona.runs.directory import RunDirectory
-from sparsona.training.chain import Chain, Layer, chain_of
+from sparsona.training.chain import Layer, chain_of
 from sparsona.training.slim import SlimNet, plan, small_module
 
 
@@ -37,19 +34,20 @@ def export_slim(run: Path, client: str, to: Path) -> Exported:
     A :class:`~sparsona.method.SparsePredictor` is represented by its sparse weights. The file holds the tensors by name
     and, as metadata, the chain of layers. :func:`load_slim` makes a module of it.
     """
-    folder = RunDirectory(run)
-    file = folder.model_file(client)
     if to.suffix != ".safetensors":
         raise InputError(f"cannot write {to}: a small net goes to a file that ends in .safetensors")
-    if not file.exists():
-        folder.summary()
-        raise InputError(f"{run} has no client {client!r}{suggest(client, [p.stem for p in folder.models.glob('*')])}")
-    given = load_model(file)
-    vector, layout, chain = _weights(given.model), given.runner.layout, chain_of(given.runner.flat.module)
+    given = load_model(RunDirectory(run).need_model(client))
+    model, layout, chain = given.model, given.runner.layout, chain_of(given.runner.flat.module)
+    if not isinstance(model, np.ndarray | SparsePredictor):
+        kind = type(model).__name__
+        raise InputError(f"the model is a {kind}, not one set of weights: it cannot be exported as a small net")
+    vector = model if isinstance(model, np.ndarray) else model.vector()
     net = SlimNet(chain, plan(chain, layout, vector != 0))
     net.load(vector)
     tensors = {name: tensor.contiguous().numpy() for name, tensor in net.tensors().items()}
-    data = safetensors_bytes(tensors, given.card, {"client": client, "chain": _text(chain)})
+    data = safetensors_bytes(
+        tensors, given.card, {"client": client, "chain": json.dumps([asdict(layer) for layer in chain])}
+    )
     write_named(to, data, "a model", holds_model)
     return Exported(layout.size, net.numbers())
 
@@ -61,24 +59,9 @@ def load_slim(path: Path) -> nn.Sequential:
         tensors, notes = load(data), notes_of(data)
         if "chain" not in notes:
             raise InputError(f"{path} is not a small net: write it with sparsona export --slim")
-        return small_module([_layer(given) for given in json_of(notes["chain"])], tensors)
+        layers: list[dict[str, Any]] = json_of(notes["chain"])
+        for layer in layers:
+            layer.update({key: tuple(value) for key, value in layer.items() if isinstance(value, list)})
+        return small_module([Layer(**layer) for layer in layers], tensors)
     except (SafetensorError, *BROKEN) as error:
         raise InputError(f"cannot read {path}: {printable(error, 200)}") from None
-
-
-def _layer(given: dict[str, Any]) -> Layer:
-    arguments: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in given.items()}
-    return Layer(**arguments)
-
-
-def _text(chain: Chain) -> str:
-    return json.dumps([dataclasses.asdict(layer) for layer in chain])
-
-
-def _weights(model: Model) -> Vector:
-    if isinstance(model, np.ndarray):
-        return model
-    if not isinstance(model, SparsePredictor):
-        kind = type(model).__name__
-        raise InputError(f"the model is a {kind}, not one set of weights: it cannot be exported as a small net")
-    return model.vector()

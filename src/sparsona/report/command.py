@@ -1,7 +1,5 @@
 """The command that runs an experiment again."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Mapping
@@ -44,12 +42,12 @@ def run_command(settings: Mapping[str, Any], out: str | None = None) -> str:
     made = make_method(method, {})
     defaults["options"] = {k: v for k, v in dataclasses.asdict(made).items() if v is not None}
     defaults["personal"]["average"] = made.average
-    usual, given = flatten(defaults), flatten(settings)
+    usual, given, own = flatten(defaults), flatten(settings), is_own(str(settings.get("data", "")))
     changed = {
         key: value
         for key, value in given.items()
         if key not in ("method", *MACHINE)
-        and (not _same(value, usual.get(key)) or (key == "training.lr" and is_own(str(settings.get("data", "")))))
+        and (_listed(value) != _listed(usual.get(key)) or (key == "training.lr" and own))
     }
     if GIVEN in (changed.get("data"), changed.get("model")):
         return _python(method, changed, out)
@@ -82,8 +80,8 @@ def _intricate(value: Any) -> bool:
     return isinstance(value, list | tuple) and any("," in name or '"' in name or name.strip() != name for name in value)
 
 
-def _same(one: Any, other: Any) -> bool:
-    return bool((list(one) if isinstance(one, tuple) else one) == (list(other) if isinstance(other, tuple) else other))
+def _listed(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _text(value: Any) -> str:

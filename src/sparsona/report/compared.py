@@ -1,21 +1,27 @@
-"""A comparison in the terminal: a live table during the runs, and closing tables."""
+"""Studies in the terminal: tables of comparisons, sweeps and searches, and their answers in words."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.live import Live
 from rich.table import Table
 
 from sparsona.metrics._named import from_0_to_1, in_percent
 from sparsona.report.comparison import Comparison, ComparisonRow
 from sparsona.report.console import size
-from sparsona.report.measured import MeasuredRun, mean_score
-from sparsona.report.statistics import Interval
+from sparsona.report.frames import LightFrame
+from sparsona.report.statistics import Interval, interval
+from sparsona.report.words import Answer
 from sparsona.runs.budget import Budget
-from sparsona.runs.records import RoundReport
+
+if TYPE_CHECKING:
+    from sparsona.studies.calls import Tuned
+    from sparsona.studies.sweep import Setting, SweptRun
+    from sparsona.studies.tuning import Trial
 
 
 def score(value: float | None, metric: str) -> str:
@@ -38,9 +44,10 @@ def with_half(found: Interval | None, metric: str, sign: bool = False) -> str:
     return f"{plus}{score(found.mean, metric)}{half}"
 
 
-def _table(first: str, *columns: str) -> Table:
+def _table(first: Sequence[str], *columns: str) -> Table:
     table = Table(box=None, padding=(0, 0, 0, 1))
-    table.add_column(first, overflow="fold")
+    for column in first:
+        table.add_column(column, overflow="fold")
     for column in columns:
         table.add_column(column, justify="right", no_wrap=True)
     return table
@@ -83,7 +90,7 @@ def print_comparison(console: Console, found: Comparison, title: str, budget: Bu
 
 
 def _scores(found: Comparison) -> Table:
-    table = _table("method", "pre", "post", "vs alone", "decile", "better", "worse off")
+    table = _table(["method"], "pre", "post", "vs alone", "decile", "better", "worse off")
     for row in found.rows:
         table.add_row(
             _named(row),
@@ -102,9 +109,8 @@ def _named(row: ComparisonRow) -> str:
 
 
 def _others(found: Comparison) -> Table:
-    """Return a table of the scores at `pre` by the further metrics."""
     names = next(list(row.others) for row in found.rows if row.others)
-    table = _table("method", *map(unit, names))
+    table = _table(["method"], *map(unit, names))
     for row in found.rows:
         table.add_row(_named(row), *(with_half(row.others.get(metric), metric) for metric in names))
     return table
@@ -112,20 +118,11 @@ def _others(found: Comparison) -> Table:
 
 def _costs(found: Comparison) -> Table:
     head = "at equal" if found.equal_bytes is None else f"at {size(found.equal_bytes)}"
-    table = _table("method", "up", "down", head, "GFLOP", "sim s", "s")
+    table = _table(["method"], "up", "down", head, "GFLOP", "sim s", "s")
     for row in found.rows:
-        if row.diverged:
-            table.add_row(_named(row), *["-"] * 6)
-            continue
-        table.add_row(
-            _named(row),
-            size(row.up),
-            size(row.down),
-            with_half(row.at_equal, found.metric),
-            f"{row.flops / 1e9:,.1f}",
-            f"{row.simulated:,.0f}",
-            f"{row.seconds:,.1f}" if math.isfinite(row.seconds) else "-",
-        )
+        equal, seconds = with_half(row.at_equal, found.metric), f"{row.seconds:,.1f}".replace("nan", "-")
+        work = f"{row.flops / 1e9:,.1f}", f"{row.simulated:,.0f}", seconds
+        table.add_row(_named(row), *["-"] * 6 if row.diverged else (size(row.up), size(row.down), equal, *work))
     return table
 
 
@@ -133,83 +130,107 @@ def _share(value: float | None) -> str:
     return "-" if value is None else f"{100 * value:.0f} %"
 
 
-@dataclass
-class _Lane:
-    """The state of one contender during the comparison."""
-
-    runs: list[MeasuredRun] = field(default_factory=list)
-    round: int = 0
-    score: float | None = None
-    sent: int = 0
-    note: str = ""
+def trial_text(trial: Trial | None, number: int, trials: int, why: str, metric: str) -> str:
+    """Return a line on a completed trial; None failed, and `why` says the reason."""
+    end = f"failed, {why}" if trial is None else f"{score(trial.validation, metric)}, {trial.mb:.3f} MB"
+    what = "" if trial is None else f": {settings_text(trial)}"
+    return f"trial {number + 1} of {trials}{what}: {end}"
 
 
-class LiveTable:
-    """A live table with the state of every contender. Without a terminal: one line per completed run.
+def settings_text(trial: Trial) -> str:
+    """Return a trial's settings in one line."""
+    return " ".join(f"{key}={value}" for key, value in trial.settings.items())
 
-    Of a completed run it shows the evaluation that counts under the budget, as the closing tables do.
+
+def front_table(found: Tuned) -> Table:
+    """Return a table of the trials that no other beats in both aims; the chosen one is marked."""
+    table = Table(box=None, padding=(0, 0, 0, 1))
+    table.add_column("MB", justify="right", no_wrap=True)
+    table.add_column(f"validation, {unit(found.metric)}", justify="right", no_wrap=True)
+    table.add_column("settings", overflow="fold")
+    for trial in found.front:
+        mark = " <- chosen" if trial == found.chosen else ""
+        table.add_row(f"{trial.mb:.3f}", score(trial.validation, found.metric), settings_text(trial) + mark)
+    return table
+
+
+def verdict(found: Tuned) -> str:
+    """Return one line on the chosen trial."""
+    chosen, target, metric = found.chosen, found.target, found.metric
+    if target.mb is not None:
+        head = f" {'within' if found.met else 'for'} {target.mb:g} MB"
+    else:
+        head = "" if target.score is None else f" for {metric} {target.score:g}"
+    missed = "" if found.met else ", which no trial met: this one comes nearest"
+    return (
+        f"chosen by validation data{head}{missed}: {score(chosen.validation, metric)} with {chosen.mb:.3f} MB; "
+        f"on test data, not looked at before, {score(chosen.test, metric)}. Run it with:"
+    )
+
+
+def print_answer(console: Console, found: Answer, account: Sequence[str]) -> None:
+    """Print the sentences of a report, with the race before them and the command after them."""
+    for line in account:
+        console.print(line, highlight=False, style="dim")
+    console.print()
+    for line in (found.which, found.gain, found.cost, found.now):
+        console.print(line, highlight=False)
+    for command in found.commands:
+        console.print(f"  {command}", soft_wrap=True, highlight=False)
+
+
+def swept_table(runs: Sequence[SweptRun], chosen: Collection[Setting] | None = None) -> Table:
+    """Return one row per combination: means over the seeds, with the 95 % interval of the mean.
+
+    If settings are `chosen` on validation rows, these are marked, and only they have test scores.
     """
-
-    def __init__(
-        self, console: Console, contenders: tuple[str, ...], seeds: int, metric: str, budget: Budget, quiet: bool
-    ) -> None:
-        self._console = console
-        self._budget = budget
-        self._seeds = seeds
-        self._metric = metric
-        self._quiet = quiet
-        self._lanes = {one: _Lane() for one in contenders}
-        self._live = Live(
-            console=console, get_renderable=self._render, transient=True, refresh_per_second=4, auto_refresh=True
+    metric = runs[0].summary["metric"]
+    keys = [key for key, _ in runs[0].point.setting]
+    rows: dict[Setting, list[SweptRun]] = {}
+    for run in runs:
+        rows.setdefault(run.point.setting, []).append(run)
+    table = _table(keys or ["run"], "seeds", "valid", "pre", "post", "up", "down", "GFLOP", "s")
+    table.caption = (
+        f"{unit(metric)}, mean over clients before (pre) and after (post) local training, 95 % interval over seeds; "
+        "valid: pre on validation rows; bytes of all clients together; real seconds of a run"
+        f"{'' if chosen is None else '; *: chosen by the score on validation rows, others are not tested'}"
+    )
+    table.caption_justify = "left"
+    for setting, group in rows.items():
+        tested = chosen is None or setting in chosen
+        several = [run.summary for run in group]
+        mark = "" if chosen is None or not tested else " *"
+        cells = [
+            with_half(interval([run.scores[point] for run in group]), metric) if tested else ""
+            for point in ("pre", "post")
+        ]
+        table.add_row(
+            *([value for _, value in setting] or [several[0]["method"]]),
+            str(len(several)),
+            with_half(interval([run.scores["validation"] for run in group]), metric) + mark,
+            *cells,
+            *(size(_mean([one["bytes"][way] for one in several])) for way in ("up", "down")),
+            f"{_mean([one['flops'] for one in several]) / 1e9:,.1f}",
+            f"{_mean([one['seconds'] for one in several]):,.1f}",
         )
-        self._shown = console.is_terminal and not quiet
+    return table
 
-    def __enter__(self) -> LiveTable:
-        if self._shown:
-            self._live.start()
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        if self._shown:
-            self._live.stop()
+def write_swept(file: Path, runs: Sequence[SweptRun], chosen: Collection[Setting] | None = None) -> None:
+    """Write one line per run and seed; the column `chosen` marks settings that validation rows have chosen."""
+    rows = [
+        {
+            "run": run.point.name,
+            **run.point.chosen,
+            "chosen": "" if chosen is None else str(run.point.setting in chosen).lower(),
+            **{key: "" if math.isnan(value) else value for key, value in run.scores.items()},
+            **{f"bytes_{way}": run.summary["bytes"][way] for way in ("up", "down")},
+            **{key: run.summary[key] for key in ("flops", "simulated_seconds", "seconds", "digest")},
+        }
+        for run in runs
+    ]
+    LightFrame(tuple(rows)).to_csv(file)
 
-    def started(self, contender: str, seed: int) -> None:
-        """Note that a run has begun."""
-        lane = self._lanes[contender]
-        lane.round, lane.sent, lane.note = 0, 0, f"seed {seed}"
 
-    def round(self, contender: str, seed: int, report: RoundReport) -> None:
-        """Note a completed round."""
-        lane = self._lanes[contender]
-        lane.round, lane.note = report.round, f"seed {seed}, round {report.round}"
-        lane.sent += report.up.total + report.down.total
-        if "pre" in report.scores:
-            lane.score = report.scores["pre"]["mean"]
-
-    def ended(self, contender: str, seed: int, run: MeasuredRun | None) -> None:
-        """Note the end of a run; `run` is None if it failed."""
-        lane = self._lanes[contender]
-        lane.note = ""
-        if run is not None:
-            lane.runs.append(run)
-        if not self._shown and not self._quiet:
-            counts = run.last(self._budget) if run is not None else None
-            shown = score(mean_score(counts.test["pre"]) if counts is not None else None, self._metric)
-            shown = "diverged" if run is not None and run.diverged else shown
-            self._console.print(f"{contender}, seed {seed}: {shown}", soft_wrap=True, highlight=False)
-
-    def _render(self) -> Table:
-        table = _table("method", "seeds", f"pre, {unit(self._metric)}", "MB a run", "now")
-        for name, lane in self._lanes.items():
-            counts = [end for run in lane.runs if not run.diverged and (end := run.last(self._budget)) is not None]
-            means = [mean_score(end.test["pre"]) for end in counts]
-            shown = sum(means) / len(means) if means else lane.score
-            sent = [end.bytes for end in counts] or [lane.sent]
-            table.add_row(
-                name,
-                f"{len(lane.runs)}/{self._seeds}",
-                score(shown, self._metric),
-                f"{sum(sent) / len(sent) / 1e6:.2f}",
-                lane.note,
-            )
-        return table
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)

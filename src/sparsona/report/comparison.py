@@ -1,7 +1,5 @@
 """Methods side by side: their scores over seeds, the clients that they help, and their costs."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -105,18 +103,20 @@ class ComparisonRow:
 
     label: str
     seeds: int
-    pre: Interval | None
-    post: Interval | None
-    validation: Interval | None
-    gain: Interval | None
-    decile: float
-    worse_off: float | None
-    up: float
-    down: float
-    at_equal: Interval | None
-    flops: float
-    simulated: float
-    seconds: float
+    pre: Interval | None = None
+    post: Interval | None = None
+    validation: Interval | None = None
+    gain: Interval | None = None
+    decile: float = math.nan
+    worse_off: float | None = None
+    up: float = math.nan
+    down: float = math.nan
+    at_equal: Interval | None = None
+    flops: float = math.nan
+    simulated: float = math.nan
+    seconds: float = math.nan
+    gains: tuple[float, ...] = ()
+    """Each client's gain over the best baseline alone, over all seeds."""
     lead: ValidationLead | None = None
     alone: bool = False
     """True if its clients train alone."""
@@ -137,7 +137,7 @@ class ComparisonRow:
     @property
     def better_off(self) -> float | None:
         """Return the share of clients that a test shows to be better off than alone; None without verdicts."""
-        return _mean([one.word == "better" for one in self.verdicts]) if self.verdicts else None
+        return _share([one.word == "better" for one in self.verdicts])
 
     @property
     def bytes(self) -> float:
@@ -249,14 +249,16 @@ def _row(
 ) -> ComparisonRow:
     alone_too = trains_alone(group[0].method)
     if reason := _why_diverged(group):
-        none, nan = None, math.nan
-        return ComparisonRow(
-            label, len(group), none, none, none, none, nan, none, nan, nan, none, nan, nan, nan, none, alone_too,
-            diverged=reason,
-        )  # fmt: skip
+        return ComparisonRow(label, len(group), alone=alone_too, diverged=reason)
+
+    def whole_run(run: MeasuredRun) -> bool:
+        """True if the evaluation that counts is the last one, which the kept answers belong to."""
+        end = run.measurements[-1]
+        return run.finished and end.bytes <= budget.bytes and end.seconds <= budget.clock
+
     counted = [(run, measured) for run in group if (measured := run.last(budget)) is not None]
     whole = [(run, alone[key_of(run)]) for run, _ in counted if key_of(run) in alone]
-    told = verdicts([pair for pair in whole if all(_is_whole(run, budget) for run in pair) and pair[0] is not pair[1]])
+    told = verdicts([(one, other) for one, other in whole if one is not other and whole_run(one) and whole_run(other)])
     differences: list[float] = []
     helped: list[float] = []
     pairs: list[tuple[MeasuredRun, Scores, Scores]] = []
@@ -270,6 +272,7 @@ def _row(
     scored, checked = (shared_rows(group, part) for part in ("test", "validation"))
     ends = [run.within(equal[key_of(run)], budget.clock) for run in group if key_of(run) in equal]
     spent = [_spent(run, budget) for run in group]
+    times = [run.seconds if end is run.measurements[-1] else math.nan for run, end in counted]  # no part is timed
     return ComparisonRow(
         label=label,
         seeds=len(counted),
@@ -278,13 +281,14 @@ def _row(
         validation=interval([mean_score(m.validation["pre"]) for _, m in counted], checked),
         gain=interval(differences, scored),
         decile=_mean([bottom_decile(m.test["pre"], higher) for _, m in counted]),
-        worse_off=_worse_off(told, helped),
+        worse_off=_share([one.word == "worse" for one in told] or [value < 0 for value in helped]),
         up=_mean([one.up for one in spent]),
         down=_mean([one.down for one in spent]),
         at_equal=interval([mean_score(m.test["pre"]) for m in ends if m is not None], scored),
         flops=_mean([one.flops for one in spent]),
         simulated=_mean([one.seconds for one in spent]),
-        seconds=_mean([_real_seconds(run, budget) for run in group]),
+        seconds=_mean(times) if len(counted) == len(group) else math.nan,
+        gains=tuple(helped),
         lead=_lead(pairs, higher, checked),
         alone=alone_too,
         others={
@@ -309,19 +313,6 @@ def shared_rows(group: Sequence[MeasuredRun], part: Literal["test", "validation"
 def _why_diverged(group: Sequence[MeasuredRun]) -> str:
     """Return why the first diverged run has diverged; empty if none has."""
     return next((run.diverged for run in group if run.diverged), "")
-
-
-def _worse_off(told: Sequence[Verdict], helped: Sequence[float]) -> float | None:
-    """Return the share of clients that are worse off than alone: by a test, or else by lower scores."""
-    if told:
-        return _mean([one.word == "worse" for one in told])
-    return _mean([float(value < 0) for value in helped]) if helped else None
-
-
-def _is_whole(run: MeasuredRun, budget: Budget) -> bool:
-    """True if the evaluation that counts is the last one, which the kept answers belong to."""
-    end = run.measurements[-1]
-    return run.finished and end.bytes <= budget.bytes and end.seconds <= budget.clock
 
 
 SEEDS = 3
@@ -369,10 +360,8 @@ def _spent(run: MeasuredRun, budget: Budget) -> Measurement:
     return run.last(budget) or Measurement(0, 0, 0, 0.0, 0, {}, {})
 
 
-def _real_seconds(run: MeasuredRun, budget: Budget) -> float:
-    """Return the real seconds of a run whose last evaluation counts; NaN otherwise, since parts are not timed."""
-    counts = run.last(budget)
-    return run.seconds if counts is not None and counts is run.measurements[-1] else math.nan
+def _share(found: Sequence[bool]) -> float | None:
+    return _mean(found) if found else None
 
 
 def _mean(values: Sequence[float]) -> float:

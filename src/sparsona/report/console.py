@@ -1,18 +1,16 @@
-"""Output in the terminal: progress, closing tables, data sets and partitions."""
+"""Output in the terminal: a run's closing tables, its clients, data sets and partitions, lists of names."""
 
-from __future__ import annotations
-
-import time
+import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from sparsona.data.dataset import Indices
 from sparsona.metrics._named import in_percent, known
-from sparsona.runs.records import RoundReport
+from sparsona.runs.clients import ClientScores, Score, read_clients
+from sparsona.runs.directory import RunDirectory
 from sparsona.words import counted
 
 
@@ -30,55 +28,7 @@ def size(count: float) -> str:
 
 def share(value: float | None, metric: str) -> str:
     """Return a score as text: accuracy and other shares in per cent, others as they are."""
-    if value is None:
-        return "-"
-    return f"{100 * value:.2f} %" if in_percent(metric) else f"{value:.4g}"
-
-
-class RoundProgress:
-    """A bar with the last score, the bytes so far and the time left. Without a terminal, one line per round."""
-
-    def __init__(self, console: Console, title: str, rounds: int, metric: str, quiet: bool) -> None:
-        self._metric = metric
-        self._bytes = 0
-        self._score = ""
-        self._console, self._title, self._rounds = console, title, rounds
-        self._plain = not quiet and not console.is_terminal
-        self._began, self._first = time.monotonic(), 0
-        self._progress = Progress(
-            TextColumn(title),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[note]}"),
-            TimeRemainingColumn(),
-            console=console,
-            disable=quiet or not console.is_terminal,
-        )
-        self._task = self._progress.add_task(title, total=rounds, note="")
-
-    def __enter__(self) -> RoundProgress:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
-
-    def started(self, done: int) -> None:
-        """Note that the run continues after `done` rounds."""
-        self._began, self._first = time.monotonic(), done
-        self._progress.update(self._task, completed=done)
-
-    def advance(self, report: RoundReport) -> None:
-        """Note a completed round."""
-        self._bytes += report.up.total + report.down.total
-        if "pre" in report.scores:
-            self._score = f"{self._metric} {share(report.scores['pre']['mean'], self._metric)}"
-        self._progress.update(self._task, advance=1, note=f"{self._score}  {size(self._bytes)}")
-        if self._plain:
-            pace = (time.monotonic() - self._began) / (report.round - self._first)
-            parts = [f"{self._title}: round {report.round}/{self._rounds}", self._score, size(self._bytes)]
-            left = f"{pace * (self._rounds - report.round):.0f} s left"
-            self._console.print(", ".join(filter(None, [*parts, left])), soft_wrap=True, markup=False, highlight=False)
+    return "-" if value is None else f"{100 * value:.2f} %" if in_percent(metric) else f"{value:.4g}"
 
 
 COLUMNS = (("mean", "mean"), ("pooled", "pooled rows"), ("bottom_decile", "bottom decile"), ("worst", "worst"))
@@ -106,16 +56,11 @@ def closing(summary: Mapping[str, Any]) -> Table:
         for point, value in checked.items():
             table.add_row(f"{point}, validation rows", share(value, metric))
     for one, label, values in rows:
-        held = {"pooled": None if _is_mean(one) is False else values["weighted"], **values}
+        found = known(one)  # only of a mean over rows, the score weighted by rows is that of all rows together
+        held = {"pooled": None if found is not None and not found.additive else values["weighted"], **values}
         table.add_row(label, *(share(held[key], one) for key, _ in COLUMNS))
     table.caption, table.caption_justify = "; ".join(_left_out(summary)), "left"
     return table
-
-
-def _is_mean(metric: str) -> bool | None:
-    """True if a metric is a mean over rows, so that scores weighted by rows are the score of all rows together."""
-    found = known(metric)
-    return None if found is None else found.additive
 
 
 def _left_out(summary: Mapping[str, Any]) -> list[str]:
@@ -138,21 +83,15 @@ def traffic(summary: Mapping[str, Any]) -> str:
     """Return one line on the traffic, time and memory of a run."""
     sent, paper = summary["bytes"], summary["paper_bytes"]
     simulated = f"{summary['simulated_seconds']:.0f} s simulated; " if summary["simulated_seconds"] else ""
-    return (
-        f"sent: {size(sent['up'])} up, {size(sent['down'])} down{_agreed(sent)} "
-        f"(values only, as papers count: {size(paper['up'])} up, {size(paper['down'])} down); "
-        f"{simulated}{summary['seconds']:.1f} s, {summary['peak_rss_mb']:.0f} MB of memory{_spent(summary)}"
-    )
-
-
-def _spent(summary: Mapping[str, Any]) -> str:
+    agreement = sum(sent.get("agreement", {}).values())
+    agreed = f", {size(agreement)} of it to agree on the columns" if agreement else ""
     privacy = summary.get("privacy")
-    return f"; privacy: epsilon {privacy['largest']:.2f} spent, delta {privacy['delta']:g}" if privacy else ""
-
-
-def _agreed(sent: Mapping[str, Any]) -> str:
-    agreed = sum(sent.get("agreement", {}).values())
-    return f", {size(agreed)} of it to agree on the columns" if agreed else ""
+    spent = f"; privacy: epsilon {privacy['largest']:.2f} spent, delta {privacy['delta']:g}" if privacy else ""
+    return (
+        f"sent: {size(sent['up'])} up, {size(sent['down'])} down{agreed} "
+        f"(values only, as papers count: {size(paper['up'])} up, {size(paper['down'])} down); "
+        f"{simulated}{summary['seconds']:.1f} s, {summary['peak_rss_mb']:.0f} MB of memory{spent}"
+    )
 
 
 def breakdown(summary: Mapping[str, Any]) -> Table:
@@ -208,3 +147,38 @@ def class_table(counts: Mapping[str, Indices], names: Sequence[str], most: int =
         notes.append(", ".join(f"{label} {name}" for label, name in enumerate(names)))
     table.caption = "; ".join(notes)
     return table
+
+
+def clients_table(clients: Sequence[ClientScores], metric: str, fewest: int, repeats: int = 1) -> Table:
+    """Return a table of rows and scores per client, with 95 % intervals; a dash means too few test rows."""
+    times = f", over {repeats} splits" if repeats > 1 else ""
+    table = Table(title=f"{metric} of each client{times}", title_justify="left", box=None, padding=(0, 1, 0, 0))
+    table.add_column("client", no_wrap=True)
+    for label in ("train", "tested", *(f"{point} (95 % interval)" for point in ("pre", "post"))):
+        table.add_column(label, justify="right", no_wrap=True)
+    for one in clients[:40]:
+        cells = [_cell(one.scores.get(point), metric) for point in ("pre", "post")]
+        table.add_row(one.client, str(one.train), str(one.test), *cells)
+    notes = [f"and {len(clients) - 40} more in clients.csv"] if len(clients) > 40 else []
+    small = sum(not one.scores for one in clients)
+    if small:
+        without = f"{counted(small, 'such client')} {'is' if small == 1 else 'are'} in no mean"
+        notes.append(f"-: fewer than {fewest} test rows say nothing; {without}")
+    table.caption, table.caption_justify = "; ".join(notes), "left"
+    return table
+
+
+def pool_lines(run: Path, metric: str, most: int = 12) -> list[str]:
+    """Return one sentence per client on what each expert of the pool adds; empty without a pool or before the end."""
+    file = RunDirectory(run).clients_file
+    told = [line for one in read_clients(file) if (line := one.about_pool(metric))] if file.exists() else []
+    return [*told[:most], *([f"and {len(told) - most} more clients in {file}"] if len(told) > most else [])]
+
+
+def _cell(score: Score | None, metric: str) -> str:
+    if score is None:
+        return "-"
+    if math.isnan(score.low):
+        return "-" if math.isnan(score.value) else share(score.value, metric)
+    low, high = (f"{100 * bound:.0f}" if in_percent(metric) else f"{bound:.3g}" for bound in (score.low, score.high))
+    return f"{share(score.value, metric)} ({low} to {high})"

@@ -1,7 +1,5 @@
 """Mean scores over rounds, bytes, simulated seconds or operations: one curve per run."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Drawings as files: a method's artefacts about its clients, and the clients' classes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,9 +31,6 @@ def edges(matrix: Matrix, neighbours: int = 3) -> list[tuple[int, int, float]]:
     """Return the graph of a matrix: each client with its most similar ones, as pairs i < j with their similarity.
 
     Ties go to the first; a similarity of 0 or less is no edge.
-
-    >>> edges(np.array([[1, 0.9, 0.1], [0.9, 1, 0.2], [0.1, 0.2, 1]]), neighbours=1)
-    [(0, 1, 0.9), (1, 2, 0.2)]
     """
     found: dict[tuple[int, int], float] = {}
     for i, row in enumerate(matrix):
@@ -48,20 +43,22 @@ def edges(matrix: Matrix, neighbours: int = 3) -> list[tuple[int, int, float]]:
 
 def draw_heat_map(similarity: ClientMatrices, to: Path) -> None:
     """Draw one square per stage, with a row and a column per client."""
-    figure, axes = _figure(similarity, to)
+    figure, axes = _stages(similarity, to)
     away = [m[~np.eye(len(m), dtype=bool)] for m in similarity.stages.values() if len(m) > 1]
     low = min((float(values.min()) for values in away), default=0.0)
     for plot, (stage, matrix) in zip(axes, similarity.stages.items(), strict=True):
         image = plot.imshow(matrix, vmin=min(low, 0.0), vmax=1.0, cmap="viridis")
         plot.set_title(f"{stage}: cosine of updates")
-        _ticks(plot, similarity.clients)
+        if len(clients := similarity.clients) <= 40:
+            plot.set_xticks(range(len(clients)), clients, rotation=90)
+            plot.set_yticks(range(len(clients)), clients)
     figure.colorbar(image, ax=axes)
     figure.savefig(to, dpi=120)
 
 
 def draw_graph(similarity: ClientMatrices, to: Path, neighbours: int = 3) -> None:
     """Draw the clients on a circle, each linked to the most similar ones; darker means more similar."""
-    figure, axes = _figure(similarity, to)
+    figure, axes = _stages(similarity, to)
     angles = 2 * np.pi * np.arange(len(similarity.clients)) / len(similarity.clients)
     x, y = np.cos(angles), np.sin(angles)
     for plot, (stage, matrix) in zip(axes, similarity.stages.items(), strict=True):
@@ -72,18 +69,14 @@ def draw_graph(similarity: ClientMatrices, to: Path, neighbours: int = 3) -> Non
             shade = 0.15 + 0.85 * (weight - low) / (high - low) if high > low else 1.0
             plot.plot(x[[i, j]], y[[i, j]], "-", color="tab:blue", alpha=shade, linewidth=1 + 2 * shade)
         plot.plot(x, y, "o", color="black", markersize=4)
-        _names(plot, similarity.clients, x, y)
+        _named(plot, similarity.clients, x, y)
         plot.set_title(f"{stage}: the {neighbours} most alike, {low:.2f} to {high:.2f}")
-        _frame(plot)
     figure.savefig(to, dpi=120)
 
 
 def draw_network(network: ClientGraph, to: Path) -> None:
     """Draw the clients on a circle and a line per edge; wider means a larger weight."""
-    from matplotlib.figure import Figure
-
-    _check(to)
-    figure = Figure(figsize=(5, 5), layout="constrained")
+    figure = _figure(to, (5, 5))
     plot = figure.subplots()
     plot_network(plot, network)
     plot.set_title(f"{counted(len(network.clients), 'client')}, {counted(len(network.edges), 'edge')}")
@@ -100,51 +93,38 @@ def plot_network(plot: Any, network: ClientGraph, colour: Callable[[str], str] =
     ends = np.stack([x, y], axis=1)[np.array(network.edges, np.int64).reshape(-1, 2)]
     plot.add_collection(LineCollection(list(ends), linewidths=np.minimum(network.weights, 3), color="tab:blue"))
     plot.scatter(x, y, c=[colour(client) for client in network.clients], zorder=3, s=20)
-    _names(plot, network.clients, x, y)
-    _frame(plot)
+    _named(plot, network.clients, x, y)
 
 
-def _names(plot: Any, clients: tuple[str, ...], x: Matrix, y: Matrix) -> None:
-    if len(clients) <= NAMED:
-        for name, a, b in zip(clients, x, y, strict=True):
-            plot.annotate(name, (1.12 * a, 1.12 * b), ha="center", va="center", fontsize=8)
-
-
-def _frame(plot: Any) -> None:
+def _named(plot: Any, clients: tuple[str, ...], x: Matrix, y: Matrix) -> None:
+    """Name the clients on their circle, which needs no axes."""
+    for name, a, b in zip(clients, x, y, strict=True) if len(clients) <= NAMED else ():
+        plot.annotate(name, (1.12 * a, 1.12 * b), ha="center", va="center", fontsize=8)
     plot.set(xlim=(-1.3, 1.3), ylim=(-1.3, 1.3), aspect="equal")
     plot.axis("off")
 
 
-def _check(to: Path) -> None:
-    """Refuse a file format that cannot be drawn; make the file's folder."""
+def _figure(to: Path, size: tuple[float, float]) -> Any:
+    """Return a figure for a file, whose folder is made; refuse a format that cannot be drawn."""
+    from matplotlib.figure import Figure
+
     if to.suffix not in SUFFIXES:
         raise InputError(f"cannot draw to {to}: the name must end in .png, .svg or .pdf")
     to.parent.mkdir(parents=True, exist_ok=True)
+    return Figure(figsize=size, layout="constrained")
 
 
-def _figure(similarity: ClientMatrices, to: Path) -> tuple[Any, Any]:
-    from matplotlib.figure import Figure
-
+def _stages(similarity: ClientMatrices, to: Path) -> tuple[Any, Any]:
     if not similarity.stages:
         raise InputError("no similarity has been measured yet: nothing to draw")
-    _check(to)
-    figure = Figure(figsize=(1 + 4 * len(similarity.stages), 4), layout="constrained")
+    figure = _figure(to, (1 + 4 * len(similarity.stages), 4))
     return figure, figure.subplots(1, len(similarity.stages), squeeze=False)[0]
-
-
-def _ticks(plot: Any, clients: tuple[str, ...]) -> None:
-    if len(clients) <= 40:
-        plot.set_xticks(range(len(clients)), clients, rotation=90)
-        plot.set_yticks(range(len(clients)), clients)
 
 
 def draw_classes(counts: Mapping[str, Indices], names: Sequence[str], to: Path) -> None:
     """Draw a heat map of clients by classes to `to` (.png, .svg or .pdf)."""
-    from matplotlib.figure import Figure
-
-    _check(to)
     grid = np.stack(list(counts.values()))
-    figure = Figure(figsize=(2 + 0.45 * grid.shape[1], 1.5 + 0.25 * min(len(grid), 80)), layout="constrained")
+    figure = _figure(to, (2 + 0.45 * grid.shape[1], 1.5 + 0.25 * min(len(grid), 80)))
     axes = figure.subplots()
     image = axes.imshow(grid, aspect="auto", cmap="viridis")
     figure.colorbar(image, label="training samples")

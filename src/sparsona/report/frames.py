@@ -1,19 +1,17 @@
 """Runs as tables: pandas DataFrames where pandas is installed, else light ones."""
 
-from __future__ import annotations
-
 import csv
 import io
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from sparsona.files import write_atomically
-from sparsona.report.scalars import scalar_values
 from sparsona.runs.clients import ClientScores
-from sparsona.runs.records import RoundReport
+from sparsona.runs.records import ClientRecord, RoundReport
 
 Frame: TypeAlias = Any
 """A pandas DataFrame, or a :class:`LightFrame` where pandas is not installed."""
@@ -47,11 +45,7 @@ def clients_frame(clients: Sequence[ClientScores]) -> Frame:
 
 @dataclass(frozen=True)
 class LightFrame:
-    """A table of rows for a Python without pandas: `frame["column"]` is a list, `len(frame)` the number of rows.
-
-    >>> LightFrame(({"method": "fedavg", "pre": 0.9},))["pre"]
-    [0.9]
-    """
+    """A table of rows for a Python without pandas: `frame["column"]` is a list, `len(frame)` the number of rows."""
 
     rows: tuple[Mapping[str, Any], ...]
 
@@ -98,3 +92,28 @@ def frame(rows: Sequence[Mapping[str, Any]], index: str = "") -> Frame:
         return LightFrame(tuple(rows))
     made = pandas.DataFrame.from_records([dict(row) for row in rows])
     return made.set_index(index) if index and len(made) else made
+
+
+def scalar_values(report: RoundReport) -> dict[str, float]:
+    """Return scores by point, bytes and work of the round, and the simulated second of its end."""
+    found: dict[str, float | None] = {
+        f"{point}/{name}": value for point, scores in report.scores.items() for name, value in scores.items()
+    }
+    found |= {f"{point}/validation": value for point, value in report.validation.items()}
+    found |= {
+        "bytes/up": report.up.total,
+        "bytes/down": report.down.total,
+        "flops": report.flops,
+        "simulated seconds": report.clock,
+        "clients that took part": report.took_part,
+    }
+    return {name: float(value) for name, value in found.items() if value is not None}
+
+
+def client_values(lines: Iterable[ClientRecord]) -> dict[str, float]:
+    """Return the test scores by point, training loss and bytes of each client in one round."""
+    found: dict[str, float] = {}
+    for line in lines:
+        own = {**line.test, "loss": line.loss, "bytes up": line.up.total, "bytes down": line.down.total}
+        found |= {f"clients/{line.client}/{name}": float(value) for name, value in own.items()}
+    return {name: value for name, value in found.items() if math.isfinite(value)}

@@ -1,8 +1,6 @@
 """Tables for papers in LaTeX with booktabs: methods in rows, studies in columns."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,16 +33,21 @@ def latex_table(
     wide = len(columns) > 1
     head = [r"\multicolumn{2}{c}{" + escaped(name) + "}" for name in columns]
     rules = " ".join(rf"\cmidrule(lr){{{2 + 2 * k}-{3 + 2 * k}}}" for k in range(len(columns)))
-    lines = [r"% needs \usepackage{booktabs}", rf"\begin{{tabular}}{{l{'rr' * len(columns)}}}", r"\toprule"]
-    lines += [" & ".join(["", *head]) + r" \\", rules] if wide else []
-    lines += [" & ".join(["method", *[escaped(unit(first.metric)), "MB"] * len(columns)]) + r" \\", r"\midrule"]
+    above = [" & ".join(["", *head]) + r" \\", rules] if wide else []
+    rows = []
     for label in labels:
         cells = [escaped(label)]
         for name, found in columns.items():
             row = next((one for one in found.rows if one.label == label), None)
             cells += _cells(row, found, point, (notes or {}).get(name, {}).get(label, ""))
-        lines.append(" & ".join(cells) + r" \\")
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
+        rows.append(cells)
+    return _tabular(["method", *[escaped(unit(first.metric)), "MB"] * len(columns)], rows, above)
+
+
+def _tabular(head: Sequence[str], rows: Sequence[Sequence[str]], above: Sequence[str] = ()) -> str:
+    begin = [r"% needs \usepackage{booktabs}", rf"\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}", r"\toprule", *above]
+    first, *lines = (" & ".join(cells) + r" \\" for cells in (head, *rows))
+    return "\n".join([*begin, first, r"\midrule", *lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
 
 
 def run_table(summary: Mapping[str, Any], scores: Mapping[str, Mapping[str, float]]) -> str:
@@ -55,24 +58,19 @@ def run_table(summary: Mapping[str, Any], scores: Mapping[str, Mapping[str, floa
     mb = (summary["bytes"]["up"] + summary["bytes"]["down"]) / 1e6
     cells = [escaped(summary["method"]), *(f"${text}$" for text in shown.values()), f"{mb:.2f}"]
     head = ["method", *(f"{escaped(unit(metric))}, {p}" for p in shown), "MB"]
-    rows = [" & ".join(line) + r" \\" for line in (head, cells)]
-    begin = [r"% needs \usepackage{booktabs}", rf"\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}", r"\toprule", rows[0]]
-    return "\n".join([*begin, r"\midrule", rows[1], r"\bottomrule", r"\end{tabular}"]) + "\n"
+    return _tabular(head, [cells])
 
 
 def _cells(row: ComparisonRow | None, found: Comparison, point: str, note: str) -> list[str]:
     value = None if row is None else _interval(row, point)
     if row is None or value is None:
         return ["--", "--"]
+    means = [one.mean for other in found.rows if (one := _interval(other, point)) is not None]
+    best = value.mean == (max(means) if found.higher_is_better else min(means))
     half = "" if value.half is None else rf" \pm {score(value.half, found.metric)}"
     shown = f"{score(value.mean, found.metric)}{half}"
-    shown = rf"$\mathbf{{{shown}}}$" if value.mean == _best(found, point) else f"${shown}$"
+    shown = rf"$\mathbf{{{shown}}}$" if best else f"${shown}$"
     return [shown + note, f"{row.bytes / 1e6:.2f}"]
-
-
-def _best(found: Comparison, point: str) -> float:
-    means = [value.mean for row in found.rows if (value := _interval(row, point)) is not None]
-    return max(means) if found.higher_is_better else min(means)
 
 
 def _interval(row: ComparisonRow, point: str) -> Interval | None:

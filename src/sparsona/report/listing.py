@@ -1,6 +1,4 @@
-"""Lists for the terminal: names with descriptions, and a method's options."""
-
-from __future__ import annotations
+"""Lists for the terminal, which load nothing heavy."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -8,7 +6,7 @@ from typing import Any
 from rich.table import Table
 
 from sparsona.methods import METHODS
-from sparsona.options import options_of
+from sparsona.options import Option, options_of
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
@@ -19,13 +17,6 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> 
     for row in rows:
         out.add_row(*row)
     return out
-
-
-def method_entry(name: str) -> dict[str, Any]:
-    """Return a method as data: its name, description, and options with their defaults."""
-    kind = METHODS.get(name)
-    about = (kind.__doc__ or "").strip().partition("\n")[0]
-    return {"name": name, "about": about, "options": {option.name: option.default for option in options_of(kind)}}
 
 
 def default(value: Any) -> str:
@@ -39,8 +30,7 @@ def default(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def method_options(name: str) -> tuple[str, list[tuple[str, str, str, str]]]:
-    """Return a method's description and its options: name, type with its range, default, meaning."""
+def method_entry(name: str) -> tuple[str, list[Option]]:
+    """Return a method's description and its options."""
     kind = METHODS.get(name)
-    rows = [(option.name, option.kind, default(option.default), option.text) for option in options_of(kind)]
-    return (kind.__doc__ or "").strip().partition("\n")[0], rows
+    return (kind.__doc__ or "").strip().partition("\n")[0], options_of(kind)

@@ -1,20 +1,22 @@
-"""The state of runs while they go on, as plain data for the page of `sparsona watch`. Files are read, never written."""
-
-from __future__ import annotations
+"""The page of `sparsona watch`, by Python's own HTTP server and server-sent events. Files are read, never written."""
 
 import json
 import math
 import re
+import threading
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from sparsona.errors import SparsonaError, printable
+from sparsona.errors import InputError, SparsonaError, printable
 from sparsona.experiment import read
 from sparsona.metrics._named import in_percent
+from sparsona.report.html import asset
 from sparsona.runs.about import FILE as ABOUT
 from sparsona.runs.about import read_about
 from sparsona.runs.checkpoint import Checkpointer
@@ -102,8 +104,11 @@ class LiveRun:
         """Return the current state of the run."""
         if self._tail.shrank():  # a resumed run drops the lines behind its last checkpoint
             self.clients, self.scores, self.spent = {}, {}, {}
-        for text in self._tail.lines():
-            self._add(ClientRecord.parse(text))
+        for line in map(ClientRecord.parse, self._tail.lines()):
+            self.clients.setdefault(line.client, LiveClient()).add(line)
+            if math.isfinite(score := line.test.get("pre", math.nan)):
+                self.scores.setdefault(line.round, []).append(score)
+            self.spent[line.round] = self.spent.get(line.round, 0) + line.up.total + line.down.total
         settings = read(self._directory.experiment_file)
         about = read_about(self.folder) if (self.folder / ABOUT).exists() else None
         for client in about.clients if about else ():
@@ -113,7 +118,10 @@ class LiveRun:
         rounds, done = int(settings["rounds"]), max([progress.done, *self.spent])
         pace = progress.seconds / progress.done if progress.done else None
         seconds, left = progress.seconds, pace and pace * (rounds - done)
-        state = "finished" if finished else "running" if self._age() < max(SILENT, 10 * (pace or 0)) else "silent"
+        files = [self._directory.records, self._directory.experiment_file]
+        age = time.time() - max(file.stat().st_mtime for file in files if file.exists())
+        state = "finished" if finished else "running" if age < max(SILENT, 10 * (pace or 0)) else "silent"
+        summary: Mapping[str, Any] = {}
         if finished:
             summary = self._directory.summary()
             rounds, seconds, left = int(summary["rounds"]), float(summary["seconds"]), 0.0
@@ -126,14 +134,14 @@ class LiveRun:
             "name": self.name,
             "method": str(settings["method"]),
             "state": state,
-            "age": round(self._age()) if state == "silent" else 0,
+            "age": round(age) if state == "silent" else 0,
             "round": done,
             "rounds": rounds,
             "seconds": round(seconds, 1),
             "left": None if left is None else round(left, 1),
             "metric": metric,
             "percent": in_percent(metric),
-            "privacy": _privacy(settings, self._directory.summary() if finished else {}),
+            "privacy": _privacy(settings, summary),
             "curve": {"round": list(curve), "score": [sum(own) / len(own) for own in curve.values()]},
             "bytes": {"round": list(self.spent), "total": list(self.spent.values())},
             "up": sum(client.up for client in self.clients.values()),
@@ -141,18 +149,6 @@ class LiveRun:
             "count": len(self.clients),
             "clients": [{"id": printable(name, 80), **vars(one)} for name, one in failed_first[:CLIENTS]],
         }
-
-    def _add(self, line: ClientRecord) -> None:
-        self.clients.setdefault(line.client, LiveClient()).add(line)
-        score = line.test.get("pre", math.nan)
-        if math.isfinite(score):
-            self.scores.setdefault(line.round, []).append(score)
-        self.spent[line.round] = self.spent.get(line.round, 0) + line.up.total + line.down.total
-
-    def _age(self) -> float:
-        """Return the seconds since the run last wrote a round, or began."""
-        files = [self._directory.records, self._directory.experiment_file]
-        return time.time() - max(file.stat().st_mtime for file in files if file.exists())
 
 
 class LiveNode:
@@ -218,12 +214,11 @@ class LiveFolder:
         """Return the experiment files of runs. A node's memory of a run has no records and is left out."""
         own = self.folder / "experiment.toml"
         files = [own] if own.exists() else sorted(self.folder.rglob("experiment.toml"))
-        return [file for file in files if RunDirectory(file.parent).checkpoint.exists() and not _agreed(file.parent)]
-
-
-def _agreed(folder: Path) -> bool:
-    """True if a folder is a node's memory of a run, not a run directory."""
-    return (folder / "agreed").exists()
+        return [
+            file
+            for file in files
+            if RunDirectory(file.parent).checkpoint.exists() and not (file.parent / "agreed").exists()
+        ]
 
 
 def _privacy(settings: Mapping[str, Any], summary: Mapping[str, Any]) -> str:
@@ -241,3 +236,110 @@ def _planned(folder: Path) -> int:
         return len(study["contenders"]) * len(study["seeds"])
     except (OSError, ValueError, KeyError, TypeError):
         return 0
+
+
+PORT = 8321
+EVERY = 1.0
+"""Seconds between two looks at the files."""
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; script-src 'self'; connect-src 'self'; "
+    "img-src data:; frame-ancestors 'none'",
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+}
+
+
+class WatchServer(ThreadingHTTPServer):
+    """Serves the page of one folder. All browsers share one look at the files per second."""
+
+    daemon_threads = True
+
+    def __init__(self, folder: Path, host: str, port: int) -> None:
+        self._live, self._lock = LiveFolder(folder), threading.Lock()
+        self._text, self._until = "", 0.0
+        self.closing = threading.Event()
+        self.local = host in LOOPBACK
+        super().__init__((host, port), _Handler)
+
+    @property
+    def url(self) -> str:
+        """Return the address of the page."""
+        return f"http://{self.server_address[0]!s}:{self.server_port}/"
+
+    def state(self) -> str:
+        """Return the current state of the page as JSON."""
+        with self._lock:
+            if time.monotonic() >= self._until:
+                self._text = json.dumps(self._live.look(), allow_nan=False)
+                self._until = time.monotonic() + EVERY / 2
+            return self._text
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: WatchServer
+
+    def do_GET(self) -> None:
+        """Answer with the page, one of its scripts, or the stream of states."""
+        name = (self.headers.get("Host") or "").rpartition(":")[0].strip("[]")
+        if self.server.local and name not in LOOPBACK:  # another site that resolves its name to this machine
+            self.send_error(403)
+        elif self.path == "/":
+            self._send("text/html", asset("watch.html").replace("<!--STYLE-->", asset("report.css")))
+        elif self.path == "/watch.js":
+            self._send("text/javascript", asset("watch.js"))
+        elif self.path == "/echarts.js":
+            self._send("text/javascript", asset("echarts/echarts.min.js"))
+        elif self.path == "/events":
+            self._stream()
+        else:
+            self.send_error(404)
+
+    def _head(self, kind: str) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", f"{kind}; charset=utf-8")
+        for name, value in HEADERS.items():
+            self.send_header(name, value)
+
+    def _send(self, kind: str, text: str) -> None:
+        data = text.encode()
+        self._head(kind)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def _stream(self) -> None:
+        """Send the state each time it changes, else a comment, so that a closed browser is noticed."""
+        self._head("text/event-stream")
+        self.end_headers()
+        before = ""
+        try:
+            while not self.server.closing.is_set():
+                state = self.server.state()
+                self.wfile.write(f"data: {state}\n\n".encode() if state != before else b": the same\n\n")
+                self.wfile.flush()
+                before = state
+                self.server.closing.wait(EVERY)
+        except OSError:
+            self.close_connection = True
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Log no requests: the terminal belongs to the run."""
+
+
+@contextmanager
+def watching(folder: Path, host: str = "127.0.0.1", port: int = PORT) -> Iterator[WatchServer]:
+    """Serve the page of a folder while the block lasts. Port 0 takes any free port."""
+    try:
+        server = WatchServer(folder, host, port)
+    except OSError as error:
+        raise InputError(f"cannot listen at {host}:{port} ({error.strerror}): choose another --port") from None
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.closing.set()
+        server.shutdown()
+        server.server_close()

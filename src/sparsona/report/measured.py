@@ -1,7 +1,5 @@
 """A run as reports see it: at each evaluation the costs so far, and every client's scores."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -151,17 +149,14 @@ def kept_scores(found: Sequence[Measurement], per_client: bool, higher_is_better
 
 def mean_score(scores: Scores) -> float:
     """Return the mean over the clients; NaN if no client has a score."""
-    return _summary(scores, True)["mean"]
+    found = summarise(scores, dict.fromkeys(scores, 1), True)["mean"]
+    return math.nan if found is None else found
 
 
 def bottom_decile(scores: Scores, higher_is_better: bool) -> float:
     """Return the score of the client at the bottom tenth."""
-    return _summary(scores, higher_is_better)["bottom_decile"]
-
-
-def _summary(scores: Scores, higher_is_better: bool) -> dict[str, float]:
-    found = summarise(scores, dict.fromkeys(scores, 1), higher_is_better)
-    return {key: math.nan if value is None else value for key, value in found.items()}
+    found = summarise(scores, dict.fromkeys(scores, 1), higher_is_better)["bottom_decile"]
+    return math.nan if found is None else found
 
 
 def measurements(
@@ -178,17 +173,12 @@ def measurements(
         test = {p: {one.client: one.test[p] for one in scored if p in one.test} for p in POINTS}
         checked = {p: {one.client: one.validation[p] for one in scored if p in one.validation} for p in POINTS}
         if any(test.values()):
+            others: dict[str, dict[ClientId, float]] = {}
+            for one, metric in [(line, name) for line in scored for name in line.others]:
+                if "pre" in one.others[metric]:
+                    others.setdefault(metric, {})[one.client] = one.others[metric]["pre"][0]
             clock = max(line.clock for line in lines)
-            found.append(Measurement(number, up, down, clock, flops, test, checked, _others(scored)))
-    return found
-
-
-def _others(lines: Sequence[ClientRecord]) -> dict[str, dict[ClientId, float]]:
-    found: dict[str, dict[ClientId, float]] = {}
-    for line in lines:
-        for metric, points in line.others.items():
-            if "pre" in points:
-                found.setdefault(metric, {})[line.client] = points["pre"][0]
+            found.append(Measurement(number, up, down, clock, flops, test, checked, others))
     return found
 
 
@@ -212,6 +202,9 @@ def measure(folder: Path) -> MeasuredRun:
     settings, about = read(directory.experiment_file), read_about(folder)
     fewest = int(settings.get("split", {}).get("fewest", 1))
     small = frozenset(client for client, data in about.clients.items() if data.test < fewest)
+    file, diverged = directory.diverged_file, ""
+    if file.is_file():
+        diverged = file.read_text(encoding="utf-8", errors="replace").strip()[:500]
     finished = directory.summary_file.exists()
     summary = directory.summary() if finished else {}
     if finished:
@@ -232,7 +225,7 @@ def measure(folder: Path) -> MeasuredRun:
         finished=finished,
         loss=losses.told(),
         summary=summary,
-        diverged=_diverged(directory) or exploded(losses.told()),
+        diverged=diverged or exploded(losses.told()),
     )
 
 
@@ -242,21 +235,12 @@ def same_clients(runs: Sequence[MeasuredRun]) -> bool:
     return len({repr(sorted(run.about.clients if owned else run.about.clients.items())) for run in runs}) == 1
 
 
-def _diverged(directory: RunDirectory) -> str:
-    file = directory.diverged_file
-    return file.read_text(encoding="utf-8", errors="replace").strip()[:500] if file.is_file() else ""
-
-
 def find_runs(folders: Sequence[Path]) -> list[Path]:
     """Return the run directories among or below `folders`, each once; those below a folder are sorted."""
     found: dict[Path, Path] = {}
     for folder in folders:
-        inside = (
-            [folder]
-            if (folder / "experiment.toml").exists()
-            else sorted(file.parent for file in folder.rglob("experiment.toml"))
-        )
-        for run in inside:
+        own = (folder / "experiment.toml").exists()
+        for run in [folder] if own else sorted(file.parent for file in folder.rglob("experiment.toml")):
             if (run / "records.jsonl").exists() or (run / "diverged.txt").exists():
                 found.setdefault(run.resolve(), run)
     return list(found.values())

@@ -1,7 +1,5 @@
 """A run in a notebook: one line, or a small page with its scores and its curve."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from html import escape

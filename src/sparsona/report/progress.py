@@ -1,15 +1,18 @@
-"""Progress of work from Python: a bar in a terminal or a notebook, and nothing elsewhere."""
-
-from __future__ import annotations
+"""Progress of work: a bar in a terminal or a notebook; elsewhere nothing, or a line per step."""
 
 import sys
 import time
 from html import escape
-from typing import Any
+from typing import Any, Literal, Self, TypeAlias
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from sparsona.report.console import share, size
+from sparsona.runs.records import RoundReport
 from sparsona.terminal import PlainConsole
+
+Shown: TypeAlias = bool | Literal["lines"] | None
+"""True to show progress; None: in terminals and notebooks only; "lines": as None, and elsewhere as lines."""
 
 
 def in_notebook() -> bool:
@@ -24,26 +27,24 @@ def interactive() -> bool:
 
 
 class Bar:
-    """A bar of `total` steps with a note. `shown` None: only in a terminal or a notebook.
+    """A bar of `total` steps with a note. A notebook needs no widgets for it."""
 
-    A notebook needs no widgets for it.
-    """
-
-    def __init__(self, title: str, total: int, shown: bool | None = None) -> None:
-        console = PlainConsole(stderr=True)
-        self._title, self._total, self._done, self._note = title, total, 0, ""
-        self._began = time.monotonic()
-        wanted = shown is not False
-        self._page = wanted and in_notebook()
+    def __init__(self, title: str, total: int, shown: Shown = None) -> None:
+        self.title, self.total, self.done, self.note = title, total, 0, ""
+        self._console = PlainConsole(stderr=True)
+        self._began, self._first = time.monotonic(), 0
+        self._page = shown is not False and in_notebook()
+        self._lines = shown == "lines" and not self._page and not self._console.is_terminal
         self._handle: Any = None
         self._bar = Progress(
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[note]}"),
-            TimeRemainingColumn(), console=console, transient=True,
-            disable=not wanted or self._page or not (console.is_terminal or shown is True),
+            TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(),
+            TextColumn("{task.fields[note]}", markup=False), TimeRemainingColumn(),
+            console=self._console, transient=True,
+            disable=shown is False or self._page or not (self._console.is_terminal or shown is True),
         )  # fmt: skip
         self._task = self._bar.add_task(title, total=total, note="")
 
-    def __enter__(self) -> Bar:
+    def __enter__(self) -> Self:
         self._bar.start()
         return self
 
@@ -52,27 +53,51 @@ class Bar:
         if self._handle is not None:
             self._show("")
 
-    @property
-    def done(self) -> int:
-        """Return the number of completed steps."""
-        return self._done
-
     def step(self, done: int | None = None, note: str = "") -> None:
-        """Note one more completed step, or set the number of completed steps to `done`."""
-        self._done = self._done + 1 if done is None else done
-        self._note = note or self._note
-        self._bar.update(self._task, completed=self._done, note=self._note)
+        """Note one more completed step, or set their number to `done`, which may count those of an earlier process."""
+        if done is not None and not self.done:
+            self._first = max(done - 1, 0)
+        self.done = self.done + 1 if done is None else done
+        self.note = note or self.note
+        self._bar.update(self._task, completed=self.done, note=self.note)
         if self._page:
-            left = (time.monotonic() - self._began) / max(self._done, 1) * (self._total - self._done)
-            self._show(f"{left:.0f} s left")
+            self._show(self.left)
+
+    def say(self, line: str) -> None:
+        """Print a line if progress is shown as lines."""
+        if self._lines:
+            self._console.print(line, soft_wrap=True, highlight=False)
+
+    @property
+    def left(self) -> str:
+        """Return the time left as text."""
+        pace = (time.monotonic() - self._began) / max(self.done - self._first, 1)
+        return f"{pace * (self.total - self.done):.0f} s left"
 
     def _show(self, left: str) -> None:
         from IPython.display import HTML, display
 
-        text = escape(" ".join(filter(None, [f"{self._done}/{self._total}", self._note, left])))
-        bar = f'<progress value="{self._done}" max="{self._total}"></progress>'
-        page = HTML(f"{escape(self._title)} {bar} {text}")
+        text = escape(" ".join(filter(None, [f"{self.done}/{self.total}", self.note, left])))
+        bar = f'<progress value="{self.done}" max="{self.total}"></progress>'
+        page = HTML(f"{escape(self.title)} {bar} {text}")
         if self._handle is None:
             self._handle = display(page, display_id=True)
         else:
             self._handle.update(page)
+
+
+class RoundBar(Bar):
+    """The bar of one run, with its last score and the bytes so far."""
+
+    def __init__(self, title: str, rounds: int, metric: str, shown: Shown = None) -> None:
+        super().__init__(title, rounds, shown)
+        self._metric, self._bytes, self._score = metric, 0, ""
+
+    def round(self, report: RoundReport) -> None:
+        """Note a completed round."""
+        self._bytes += report.up.total + report.down.total
+        if "pre" in report.scores:
+            self._score = f"{self._metric} {share(report.scores['pre']['mean'], self._metric)}"
+        told = ", ".join(filter(None, [self._score, size(self._bytes)]))
+        self.step(report.round, told)
+        self.say(f"{self.title}: round {report.round}/{self.total}, {told}, {self.left}")

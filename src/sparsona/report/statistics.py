@@ -1,7 +1,5 @@
 """Intervals over seeds, and tests between methods."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,9 +1,5 @@
 """One client's verdict: better or worse off than alone, or unclear from its test rows."""
 
-from __future__ import annotations
-
-import csv
-import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,10 +8,10 @@ from statistics import median
 from typing import Literal
 
 from sparsona.chance import Chance
-from sparsona.files import write_atomically
 from sparsona.method import ClientId
 from sparsona.metrics._named import known
 from sparsona.metrics._resampling import paired_test
+from sparsona.report.frames import LightFrame
 from sparsona.report.measured import MeasuredRun, same_clients
 from sparsona.runs.answers import read_answers
 from sparsona.words import counted
@@ -62,14 +58,12 @@ def verdicts(pairs: Sequence[tuple[MeasuredRun, MeasuredRun]]) -> list[Verdict]:
     for mine, alone in pairs:
         for one in _of_run(mine, alone):
             found.setdefault((one.client, None if same else mine.seed), []).append(one)
-    return [_joined(several, seed) for (_, seed), several in found.items()]
-
-
-def _joined(several: Sequence[Verdict], seed: int | None) -> Verdict:
-    first = several[0]
-    p = first.p if len(several) == 1 else min(1.0, 2 * median(one.p for one in several))
-    rows = round(sum(one.rows for one in several) / len(several))
-    return Verdict(first.client, seed, sum(one.gain for one in several) / len(several), p, rows)
+    joined = []
+    for (client, seed), several in found.items():
+        p = several[0].p if len(several) == 1 else min(1.0, 2 * median(one.p for one in several))
+        gain, rows = (sum(values) / len(several) for values in zip(*((v.gain, v.rows) for v in several), strict=True))
+        joined.append(Verdict(client, seed, gain, p, round(rows)))
+    return joined
 
 
 def _of_run(mine: MeasuredRun, alone: MeasuredRun) -> list[Verdict]:
@@ -91,11 +85,9 @@ def _of_run(mine: MeasuredRun, alone: MeasuredRun) -> list[Verdict]:
 
 def write_verdicts(file: Path, found: Mapping[str, Sequence[Verdict]]) -> None:
     """Write one line per method and client: test rows, gain over training alone, p-value and verdict."""
-    text = io.StringIO()
-    out = csv.writer(text, lineterminator="\n")
-    out.writerow(["method", "client", "seed", "test", "gain", "p", "verdict"])
-    for method, several in found.items():
-        for one in several:
-            seed = "" if one.seed is None else one.seed
-            out.writerow([method, one.client, seed, one.rows, repr(one.gain), f"{one.p:.4g}", one.text()])
-    write_atomically(file, text.getvalue())
+    rows = [
+        {"method": method, "client": one.client, "seed": one.seed, "test": one.rows, "gain": one.gain,
+         "p": f"{one.p:.4g}", "verdict": one.text()}
+        for method, several in found.items() for one in several
+    ]  # fmt: skip
+    LightFrame(tuple(rows)).to_csv(file)

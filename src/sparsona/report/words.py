@@ -1,7 +1,5 @@
 """The answer of a report in sentences: the method, its gain, its cost, and the next step."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -148,10 +146,17 @@ def answer(
     rivals_text = f"{max(raced, len(found.rows))} methods{f' ({wild} diverged)' if wild else ''}"
     federated = [row for row in found.rows if not row.alone and not row.diverged]
     if best.diverged:
-        return _all_diverged(best, compare_command)
+        which = f"No method can be advised: every run diverged, {best.label} first ({best.diverged})."
+        gain = "What joining gains over training alone cannot be told from runs that diverged."
+        again = f"{compare_command} --set lr=auto" if compare_command.startswith("sparsona") else compare_command
+        cost, now = "What it costs is not shown.", "Lower the learning rate:"
+        return Answer(best.label, which, gain, cost, now, (again,), False)
     compared = bool(found.alone) and bool(federated)
     unclear = best.lead if not best.alone and best.lead is not None and not best.lead.clear else None
-    scores = _scores(best, found)
+    scores = "nothing has been measured yet"
+    if best.pre is not None:
+        mean = score_text(best.pre.mean, found.metric)
+        scores = f"the clients' own models score {mean} on their own test data{_range(best.pre, found)}"
     worthless = len(found.rows) > 1 and near_constant(best.pre.mean if best.pre else None, found.constant, found.metric)
     if len(found.rows) == 1:
         which = f"There is one method here, {best.label}: {scores}."
@@ -211,14 +216,6 @@ def _otherwise_measured(command: str, metric: str, rounds: int) -> str:
     return f"{command}{asked} --class-weights balanced"
 
 
-def _all_diverged(first: ComparisonRow, compare_command: str) -> Answer:
-    """Return the answer if no method has a score."""
-    which = f"No method can be advised: every run diverged, {first.label} first ({first.diverged})."
-    gain = "What joining gains over training alone cannot be told from runs that diverged."
-    again = f"{compare_command} --set lr=auto" if compare_command.startswith("sparsona") else compare_command
-    return Answer(first.label, which, gain, "What it costs is not shown.", "Lower the learning rate:", (again,), False)
-
-
 def _unclear(lead: ValidationLead, metric: str, alone: str) -> str:
     """Return a clause about a lead that chance may explain.
 
@@ -230,16 +227,7 @@ def _unclear(lead: ValidationLead, metric: str, alone: str) -> str:
     return f"its lead of {by} over training alone ({alone}) may be chance with {counted(lead.rows, 'row')} and {seeds}"
 
 
-def _scores(row: ComparisonRow, found: Comparison) -> str:
-    """Return a clause about the clients' scores."""
-    if row.pre is None:
-        return "nothing has been measured yet"
-    mean, spread = score_text(row.pre.mean, found.metric), _range(row.pre, found)
-    return f"the clients' own models score {mean} on their own test data{spread}"
-
-
 def _range(score: Interval, found: Comparison) -> str:
-    """Return the interval of a score as text."""
     if score.half is None:
         return ", with one seed"
     ends = (_possible(value, found.metric) for value in (score.low, score.high))

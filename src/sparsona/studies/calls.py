@@ -1,46 +1,40 @@
 """Studies as functions: `sparsona.compare`, `sweep`, `tune` and `choose`. The commands of the same names call them."""
 
-from __future__ import annotations
-
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 from sparsona.errors import InputError
-from sparsona.experiment import placed, read, rounds_of
+from sparsona.experiment import merged, placed, read
 from sparsona.methods import METHODS
 from sparsona.metrics._named import in_percent
-from sparsona.prepare import Prepared
-from sparsona.report.clients import pool_lines
 from sparsona.report.command import run_command
+from sparsona.report.compared import trial_text
 from sparsona.report.comparison import group_runs
+from sparsona.report.console import pool_lines
 from sparsona.report.frames import Frame, frame
 from sparsona.report.html import write_report
 from sparsona.report.measured import measure
-from sparsona.report.progress import Bar
+from sparsona.report.progress import Bar, Shown
 from sparsona.report.verdicts import write_verdicts
 from sparsona.report.words import Answer
 from sparsona.runs.budget import Budget
 from sparsona.runs.directory import RunDirectory
-from sparsona.studies import choosing, space, tuning
-from sparsona.studies import contest as contests
+from sparsona.studies import choosing, tuning
 from sparsona.studies import sweep as sweeps
-from sparsona.studies.contest import POOLS, TABLES, Contest, ContestWatcher, Runs, declare, ways_alone
+from sparsona.studies.contest import POOLS, TABLES, Contest, Runs, measured_groups, run_contest, ways_alone
+from sparsona.studies.declared import declare
 from sparsona.studies.study import Study
-from sparsona.studies.sweep import Sweep, SweepWatcher
-
-Shown: TypeAlias = bool | None
-"""True to show progress; None: in terminals and notebooks."""
+from sparsona.words import counted
 
 
 def compare(
     methods: str | Sequence[str],
     *,
-    seeds: int = 5,
+    seeds: int | None = None,
     budget_mb: float | None = None,
     budget_seconds: float | None = None,
     out: str | Path | None = None,
@@ -52,7 +46,8 @@ def compare(
     """Run several methods on the same clients, once per seed, as ``sparsona compare`` does.
 
     A method may have settings of its own, ``"fedprox:mu=1"``. `settings` are keywords of :func:`sparsona.run`.
-    Without `out`, the runs are kept as long as the study. ``resume=True`` continues an interrupted study.
+    Without `out`, the runs are kept as long as the study. ``resume=True`` continues an interrupted study. There are 5
+    `seeds` unless another number is given, or the study that is continued has another.
 
     >>> study = compare(["fedavg"], seeds=2, clients=3, rounds=2, partition="iid", lr=0.3)
     >>> sorted(study.groups), study.frame["seeds"].tolist()
@@ -60,42 +55,26 @@ def compare(
     """
     names = (methods,) if isinstance(methods, str) else tuple(methods)
     shared, first, folder, held = _asked(settings, out)
+    there = Contest.read(folder) if resume and (folder.exists() or not names) else None
+    if there is not None:
+        first = there.seeds[0]
+    seeds = seeds or (len(there.seeds) if there else 5)
     asked = Contest(names, tuple(range(first, first + seeds)), shared, _texts(set), Budget(budget_mb, budget_seconds))
-
-    @contextmanager
-    def shown(contest: Contest, prepared: Prepared) -> Any:
-        runs = len(contest.contenders) * len(contest.seeds)
-        with Bar("compare", runs, progress) as bar:
-            yield ContestWatcher(
-                round=lambda who, seed, report: bar.step(bar.done, f"{who}, seed {seed}, round {report.round}"),
-                ended=lambda who, seed, run: bar.step(),
-            )
-
-    return dataclasses.replace(run_comparison(asked, folder, resume, shown), temporary=held)
-
-
-def run_comparison(
-    asked: Contest,
-    folder: Path,
-    resume: bool,
-    shown: Callable[[Contest, Prepared], AbstractContextManager[ContestWatcher]],
-) -> Study:
-    """Declare a contest in a folder, run it, and write its verdicts and its report."""
-    contest = declare(folder, asked.including(), resume)
-    runs = Runs(contest, folder)
-    prepared = runs.prepare(contest.contenders[0], contest.seeds[0])
-    contest = runs.contest = contest.including(ways_alone(prepared))
-    with shown(contest, prepared) as watcher:
-        failed = contests.run_contest(runs, watcher)
-    first, metric = contest.seeds[0], prepared.setup.objective.metric_name
-    pools = {one: pool_lines(runs.path(one, first), metric) for one in contest.contenders}
-    study = Study(folder, contests.measured_groups(runs), failed, contest.budget, pools=pools)
-    told = None
-    if study.is_measured:
-        write_verdicts(folder / "clients.csv", {row.label: row.verdicts for row in study.comparison.rows})
-        notes = [f"{one}, seed {first}, {line}" for one, lines in pools.items() for line in lines]
-        told = write_report([folder], folder / "report.html", contest.budget, notes)
-    return dataclasses.replace(study, answer=told)
+    runs = Runs(declare(folder, asked.including(), resume), folder)
+    prepared = runs.prepare(runs.contest.contenders[0], runs.contest.seeds[0])
+    contest = runs.contest = runs.contest.including(ways_alone(prepared))
+    with Bar("compare", len(contest.contenders) * len(contest.seeds), progress) as bar:
+        failed = run_contest(runs, bar)
+    experiment, (begin, *_, end) = prepared.experiment, (contest.seeds[0], contest.seeds[-1])
+    size = f"{counted(experiment.clients, 'client')}, {experiment.partition}, {counted(contest.rounds, 'round')}"
+    title = f"{experiment.data}, {size}, {f'seeds {begin} to {end}' if end > begin else f'seed {begin}'}"
+    pools = {one: pool_lines(runs.path(one, begin), prepared.setup.objective.metric_name) for one in contest.contenders}
+    study = Study(folder, measured_groups(runs), failed, contest.budget, title, pools=pools, temporary=held)
+    if not study.is_measured:
+        return study
+    write_verdicts(folder / "clients.csv", {row.label: row.verdicts for row in study.comparison.rows})
+    notes = [f"{one}, seed {begin}, {line}" for one, lines in pools.items() for line in lines]
+    return dataclasses.replace(study, answer=write_report([folder], folder / "report.html", contest.budget, notes))
 
 
 def sweep(
@@ -111,53 +90,35 @@ def sweep(
 ) -> Study:
     """Run every combination of some settings, as ``sparsona sweep`` does.
 
-    `over` has the values of each key, ``{"lr": [0.01, 0.1], "seed": range(5)}``. `method` is a name, or an experiment
-    file. With ``choose_by="validation"`` the study keeps, of each method, the setting with the best mean validation
-    score over its seeds; `Study.candidates` has all of them.
+    `over` has the values of each key, ``{"lr": [0.01, 0.1], "seed": range(5)}``. `method` is a name, an experiment
+    file, or empty to continue the sweep in `out`. With ``choose_by="validation"`` the study keeps, of each method, the
+    setting with the best mean validation score over its seeds; `Study.candidates` has all of them.
 
     >>> found = sweep("fedavg", over={"lr": [0.001, 0.3]}, choose_by="validation", clients=3, rounds=2, partition="iid")
     >>> list(found.groups)
     ['fedavg']
     """
     file = Path(method)
-    base: dict[str, Any] = read(file) if file.suffix == ".toml" else {"method": method}
+    base: dict[str, Any] = read(file) if file.suffix == ".toml" else {"method": method} if method else {}
     shared, first, folder, held = _asked(settings, out, "" if "method" in over else str(base.get("method", "")))
-    for key, value in (shared | ({"seed": first} if "seed" in settings else {})).items():
-        base[key] = {**base.get(key, {}), **value} if isinstance(value, Mapping) else value
-    asked = Sweep(base, {key: _values(values) for key, values in over.items()}, _texts(set))
-
-    @contextmanager
-    def shown(declared: Sweep) -> Any:
-        with Bar("sweep", len(list(declared.points())), progress) as bar:
-            yield SweepWatcher(
-                round=lambda point, report: bar.step(bar.done, f"{point.name}, round {report.round}"),
-                ended=lambda point, problem: bar.step(),
-            )
-
-    return dataclasses.replace(make_sweep(asked, folder, resume, shown, choose_by), temporary=held)
-
-
-def make_sweep(
-    asked: Sweep,
-    folder: Path,
-    resume: bool,
-    shown: Callable[[Sweep], AbstractContextManager[SweepWatcher]],
-    choose_by: Literal["validation"] | None = None,
-) -> Study:
-    """Declare a sweep in a folder, run it, and keep all settings, or the chosen one of each method."""
-    declared = sweeps.declare(folder, asked, resume)
-    with shown(declared) as watcher:
-        failed = sweeps.run_sweep(declared, folder, watcher)
+    base = merged(base, shared | ({"seed": first} if "seed" in settings else {}))
+    if resume and not over:
+        sweeps.Sweep.read(folder)
+    asked = sweeps.Sweep(base, {key: _values(values) for key, values in over.items()}, _texts(set))
+    declared = declare(folder, asked, resume)
+    with Bar("sweep", len(list(declared.points())), progress) as bar:
+        failed = sweeps.run_sweep(declared, folder, bar)
     found = sweeps.swept_runs(declared, folder)
     if not found:
-        return Study(folder, {}, failed)
-    chosen = sweeps.chosen_settings(found) if choose_by else {sweeps.setting_of(run.point) for run in found}
-    kept = [measure(folder / run.point.name) for run in found if sweeps.setting_of(run.point) in chosen]
+        return Study(folder, {}, failed, temporary=held)
+    chosen = sweeps.chosen_settings(found) if choose_by else {run.point.setting for run in found}
+    kept = [measure(folder / run.point.name) for run in found if run.point.setting in chosen]
     rows = [
         {**dict(setting), "seeds": count, "validation": score, "chosen": setting in chosen}
         for setting, (score, count) in sweeps.validation_scores(found).items()
     ]
-    return Study(folder, group_runs(kept), failed, candidates=frame(rows) if choose_by else None)
+    candidates = frame(rows) if choose_by else None
+    return Study(folder, group_runs(kept), failed, candidates=candidates, temporary=held)
 
 
 @dataclass(frozen=True)
@@ -165,6 +126,7 @@ class Tuned:
     """The outcome of a search: the chosen trial, whether it meets the target, and all trials."""
 
     chosen: tuning.Trial
+    target: tuning.Target
     met: bool
     trials: tuple[tuning.Trial, ...] = field(repr=False)
     metric: str
@@ -183,6 +145,12 @@ class Tuned:
             for trial in self.trials
         ]  # fmt: skip
         return frame(rows)
+
+    @property
+    def front(self) -> list[tuning.Trial]:
+        """The trials that no other beats in both aims, and the chosen one, from the fewest bytes on."""
+        found = tuning.front(list(self.trials), self.higher_is_better)
+        return found if self.chosen in found else sorted([*found, self.chosen], key=lambda trial: trial.mb)
 
     @property
     def command(self) -> str:
@@ -207,37 +175,24 @@ def tune(
     """Search a method's settings on validation data, as ``sparsona tune`` does."""
     shared, first, folder, held = _asked(settings, out, method)
     asked = Contest((method,), tuple(range(first, first + seeds)), shared, _texts(set))
-    with Bar(f"tune {method}", trials, progress) as bar:
-        found = make_search(
-            asked, knobs, tuning.Target(target_mb, target_score), trials, folder, resume, lambda *_: bar.step()
-        )
-    return dataclasses.replace(found, temporary=held)
-
-
-def make_search(
-    asked: Contest,
-    knobs: Sequence[str],
-    target: tuning.Target,
-    trials: int,
-    folder: Path,
-    resume: bool,
-    watch: Callable[[tuning.Trial | None, int, str, str], None],
-) -> Tuned:
-    """Make the trials of a search in a folder and pick one."""
-    (method,) = asked.contenders
-    found = space.knobs(method, tuple(knobs))
+    searched, target = tuning.knobs(method, tuple(knobs)), tuning.Target(target_mb, target_score)
     runs = Runs(declare(folder, asked, resume), folder)
-    metric = runs.prepare(method, asked.seeds[0]).setup.objective.metric_name
-    if in_percent(metric) and target.score is not None and not 0 <= target.score <= 1:
-        raise InputError(f"--target-score {target.score:g} is no share of 1: give 0.9 for 90 %")
-    done, higher = tuning.tune(
-        runs, method, found, target, trials, lambda trial, number, note: watch(trial, number, note, metric)
-    )
+    metric = runs.prepare(method, first).setup.objective.metric_name
+    if in_percent(metric) and target_score is not None and not 0 <= target_score <= 1:
+        raise InputError(f"--target-score {target_score:g} is no share of 1: give 0.9 for 90 %")
+    with Bar(f"tune {method}", trials, progress) as bar:
+
+        def told(trial: tuning.Trial | None, number: int, why: str) -> None:
+            text = trial_text(trial, number, trials, why, metric)
+            bar.step(note=text)
+            bar.say(text)
+
+        done, higher = tuning.tune(runs, method, searched, target, trials, told)
     if not done:
         raise InputError("every trial failed: see the lines above, and search other knobs with --knobs")
     chosen, met = tuning.pick(done, target, higher)
-    settings = read(RunDirectory(runs.path(chosen.contender, asked.seeds[0])).experiment_file)
-    return Tuned(chosen, met, tuple(done), metric, higher, folder, settings)
+    whole = read(RunDirectory(runs.path(chosen.contender, first)).experiment_file)
+    return Tuned(chosen, target, met, tuple(done), metric, higher, folder, whole, held)
 
 
 @dataclass(frozen=True)
@@ -277,38 +232,25 @@ def choose(
     progress: Shown = None,
     **settings: Any,
 ) -> Choice:
-    """Race methods on validation data and recommend one, as ``sparsona choose`` does."""
+    """Race methods on validation data and recommend one, as ``sparsona choose`` does: all unless some are named."""
     shared, first, folder, held = _asked(settings, out)
-    asked = Contest(tuple(methods), tuple(range(first, first + seeds)), shared, _texts(set))
-    limits, stages = choosing.Limits(mb_per_round, seconds), len(choosing.stages_of(rounds_of(shared)))
-    with Bar("choose", stages * len(asked.contenders or METHODS.names()), progress) as bar:
-        found = make_choice(asked, limits, folder, resume, lambda text: bar.step(note=text))
-    return dataclasses.replace(found, study=dataclasses.replace(found.study, temporary=held))
-
-
-def make_choice(
-    asked: Contest,
-    limits: choosing.Limits,
-    folder: Path,
-    resume: bool,
-    say: Callable[[str], None],
-) -> Choice:
-    """Run a race in a folder, all methods unless some are named, and write its report."""
-    names = asked.contenders or tuple(name for name in METHODS.names() if name not in TABLES)
-    contest = declare(folder, dataclasses.replace(asked, contenders=tuple(dict.fromkeys(names))).including(), resume)
-    runs = Runs(contest, folder)
-    prepared = runs.prepare(contest.contenders[0], contest.seeds[0])
+    names = dict.fromkeys(methods or [name for name in METHODS.names() if name not in TABLES])
+    asked = Contest(tuple(names), tuple(range(first, first + seeds)), shared, _texts(set))
+    runs = Runs(declare(folder, asked.including(), resume), folder)
+    prepared = runs.prepare(runs.contest.contenders[0], runs.contest.seeds[0])
     alone = ways_alone(prepared)
-    pools = POOLS if not asked.contenders and TABLES[0] in alone else ()
-    contest = runs.contest = contest.including((*alone, *pools))
-    history = choosing.race(runs, runs.rounds, limits, say)
+    pools = POOLS if not methods and TABLES[0] in alone else ()
+    contest = runs.contest = runs.contest.including((*alone, *pools))
+    stages = choosing.stages_of(contest.rounds)
+    with Bar("choose", len(stages) * len(contest.contenders) * len(contest.seeds), progress) as bar:
+        history = choosing.race(runs, contest.rounds, choosing.Limits(mb_per_round, seconds), bar)
     finalists = [standing.contender for standing in history[-1].standings]
     folders = [runs.path(name, seed) for name in finalists for seed in contest.seeds]
     metric = prepared.setup.objective.metric_name
     notes = [*choosing.account(history, metric), *pool_lines(runs.path(finalists[0], contest.seeds[0]), metric)]
     answer = write_report(folders, folder / "report.html", notes=notes, raced=len(contest.contenders))
-    groups = {name: group for name, group in contests.measured_groups(runs).items() if name in finalists}
-    return Choice(history, answer, tuple(notes), Study(folder, groups))
+    groups = {name: group for name, group in measured_groups(runs).items() if name in finalists}
+    return Choice(history, answer, tuple(notes), Study(folder, groups, temporary=held))
 
 
 def _asked(

@@ -6,10 +6,7 @@ always run to the end, because joining is measured against the best of them. A r
 round is computed twice.
 """
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from sparsona.errors import InputError
@@ -17,12 +14,15 @@ from sparsona.experiment import build
 from sparsona.many import StopCondition
 from sparsona.report.comparison import LOCAL, trains_alone
 from sparsona.report.measured import MeasuredRun, mean_score
+from sparsona.report.progress import Bar
 from sparsona.report.words import score_text
-from sparsona.studies.contest import ContestWatcher, Runs, split_contender, take_on
+from sparsona.studies.contest import Runs, split_contender, take_on
+from sparsona.words import counted
 
 SHARE = 3
 """One in `SHARE` contenders continues."""
 STAGES = 3
+BEATEN = "others scored more"
 
 
 @dataclass(frozen=True)
@@ -61,30 +61,33 @@ def stages_of(rounds: int) -> list[int]:
     return sorted({math.ceil(rounds / SHARE**k) for k in range(STAGES)})
 
 
-def race(runs: Runs, rounds: int, limits: Limits, say: Callable[[str], None] = lambda text: None) -> tuple[Stage, ...]:
+def race(runs: Runs, rounds: int, limits: Limits, bar: Bar | None = None) -> tuple[Stage, ...]:
     """Run the race; the winner is first in the last stage."""
     for contender in runs.contest.contenders:
         settings = runs.settings(contender, runs.contest.seeds[0])
         if ":" in contender:  # what the user has set for it alone is wrong or right; who does not fit the rest leaves
             build(settings, contender)
-    higher = runs.prepare(LOCAL, runs.contest.seeds[0]).setup.objective.higher_is_better
-    runs.keep()
+    first = runs.prepare(LOCAL, runs.contest.seeds[0])
+    runs.contest.keep(runs.folder)
     remaining = list(runs.contest.contenders)
     alone = {contender for contender in remaining if trains_alone(split_contender(contender)[0])}
     history: list[Stage] = []
-    sign = 1 if higher else -1
+    sign = 1 if first.setup.objective.higher_is_better else -1
     for number, until in enumerate(stages := stages_of(rounds)):
         standings: list[ContenderScore] = []
         left: dict[str, str] = {}
-        failed = _advance(runs, remaining, until, rounds, say)
+        part = replace(first, seconds=first.seconds * until / rounds)
+        failed = take_on(runs, remaining, part, bar, StopCondition(rounds=until))
         for contender in remaining:
-            try:
-                found = [_measured(runs, contender, seed) for seed in runs.contest.seeds]
-            except InputError as error:
-                left[contender] = failed.get(contender, str(error))
+            each = [runs.measured(contender, seed) for seed in runs.contest.seeds]
+            found = [run for run in each if run is not None and run.measurements]
+            reason = failed.get(contender) or next(
+                (run.diverged for run in each if run is not None and run.diverged), ""
+            )
+            if len(found) < len(each):
+                left[contender] = reason or "it was not measured: set --eval-every to 1"
                 continue
             standing = _standing(contender, found, rounds, math.inf if contender in alone else until)
-            reason = failed.get(contender) or next((run.diverged for run in found if run.diverged), "")
             reason = reason or ("" if contender in alone else _too_much(standing, limits))
             if reason:
                 left[contender] = reason
@@ -98,43 +101,18 @@ def race(runs: Runs, rounds: int, limits: Limits, say: Callable[[str], None] = l
         joined = [one.contender for one in standings if one.contender not in alone]
         goes_on = {*joined[: max(2, math.ceil(len(joined) / SHARE))], *alone}
         if number + 1 < len(stages):
-            for one in standings:
-                if one.contender not in goes_on:
-                    left[one.contender] = "others scored more"
             remaining = [one.contender for one in standings if one.contender in goes_on]
+            left |= {one.contender: BEATEN for one in standings if one.contender not in goes_on}
         history.append(Stage(until, tuple(standings), left))
     return tuple(history)
-
-
-def _advance(runs: Runs, contenders: list[str], until: int, rounds: int, say: Callable[[str], None]) -> dict[str, str]:
-    """Continue the runs of some contenders to a round; return the failed ones with reasons."""
-
-    def started(who: str, seed: int) -> None:
-        say(f"until round {until} of {rounds}: {who} ({contenders.index(who) + 1} of {len(contenders)})")
-
-    first = runs.prepare(LOCAL, runs.contest.seeds[0])
-    part = replace(first, seconds=first.seconds * until / rounds)
-    return take_on(runs, contenders, part, ContestWatcher(started), StopCondition(rounds=until))
-
-
-def _measured(runs: Runs, contender: str, seed: int) -> MeasuredRun:
-    found = runs.measured(contender, seed)
-    if found is None or not found.measurements:
-        raise InputError(found.diverged if found else "it was not measured: set --eval-every to 1")
-    return found
 
 
 def _standing(contender: str, found: list[MeasuredRun], rounds: int, until: float) -> ContenderScore:
     """Return a contender's score after `until` rounds, even if its run has gone further."""
     ends = [next((m for m in reversed(run.measurements) if m.round <= until), run.measurements[0]) for run in found]
-    clients = len(found[0].traffic)
     score = sum(mean_score(end.validation["pre"]) for end in ends) / len(ends)
-    return ContenderScore(
-        contender,
-        score,
-        sum(end.bytes / 1e6 / clients / end.round for end in ends) / len(ends),
-        sum(end.seconds / end.round * rounds for end in ends) / len(ends),
-    )
+    mb = sum(end.bytes / 1e6 / len(found[0].traffic) / end.round for end in ends) / len(ends)
+    return ContenderScore(contender, score, mb, sum(end.seconds / end.round * rounds for end in ends) / len(ends))
 
 
 def _too_much(standing: ContenderScore, limits: Limits) -> str:
@@ -150,12 +128,10 @@ def account(history: tuple[Stage, ...], metric: str) -> list[str]:
     out = []
     for stage in history:
         best = stage.standings[0]
-        count = len(stage.standings) + sum(reason != "others scored more" for reason in stage.left.values())
+        gone = {name: reason for name, reason in stage.left.items() if reason != BEATEN}
         out.append(
-            f"Until round {stage.rounds}: {count} {'methods' if count > 1 else 'method'}, "
+            f"Until round {stage.rounds}: {counted(len(stage.standings) + len(gone), 'method')}, "
             f"{best.contender} led with {score_text(best.score, metric)} on validation data."
         )
-        for name, reason in stage.left.items():
-            if reason != "others scored more":
-                out.append(f"{name} left: {reason}.")
+        out += [f"{name} left: {reason}." for name, reason in gone.items()]
     return out

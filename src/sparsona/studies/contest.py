@@ -1,41 +1,32 @@
-"""The runs of a study: their plan, their progress, and the functions that continue them.
-
-A study is a folder of runs and a file that declares it. Every run can be stopped after any round and continued. All
-results are computed from the runs' files, so an interrupted study ends like an uninterrupted one.
-"""
+"""A contest: several methods on the same clients, once per seed."""
 
 from __future__ import annotations
 
-import json
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter
-
-from sparsona.errors import InputError, RunError
-from sparsona.experiment import assign, rounds_of
+from sparsona.errors import InputError
+from sparsona.experiment import assign, merged, rounds_of
 from sparsona.experts.trees import is_installed
-from sparsona.files import write_atomically
-from sparsona.many import Loader, Planned, RunEnded, RunPlan, StopCondition, Watcher, advance, run_many
+from sparsona.many import Loader, RunEnded, RunPlan, StopCondition, advance
 from sparsona.many.processes import place_for
 from sparsona.methods import METHODS
 from sparsona.prepare import Prepared
-from sparsona.rate import settled
+from sparsona.report.compared import score
 from sparsona.report.comparison import trains_alone
-from sparsona.report.measured import MeasuredRun, measure
-from sparsona.resume import check_resumable
+from sparsona.report.measured import MeasuredRun, mean_score, measure
+from sparsona.report.progress import Bar
 from sparsona.runs.budget import Budget
-from sparsona.runs.directory import RunDirectory
-from sparsona.runs.records import RoundReport
-from sparsona.studies.naming import distinct_names
+from sparsona.studies.declared import Declaration, distinct_names, make_runs
 
 log = logging.getLogger(__name__)
-FILE = "study.json"
+ORIGIN = "the command line"
 ALWAYS = ("local", "fedavg-ft")
 """Methods in every comparison: training alone, and the simplest personal method."""
 TABLES = ("alone-trees", "alone-linear", "naive")
@@ -74,9 +65,11 @@ def until_stalled(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Contest:
+class Contest(Declaration):
     """The declaration of a contest: contenders, seeds, common settings, and the budget per run."""
 
+    file = "study.json"
+    what = "study"
     contenders: tuple[str, ...]
     seeds: tuple[int, ...]
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -95,23 +88,27 @@ class Contest:
         return rounds_of(assign({**self.settings, "method": name}, self.set))
 
     def folder_of(self, contender: str, seed: int) -> str:
-        """Return the name of a run's folder, for any text of a contender.
-
-        >>> contest = Contest(("fedprox:mu=0.5", "pfedgate:gate_start=3", "pfedgate:gate_start=-3"), (3,))
-        >>> [contest.folder_of(contender, 3) for contender in contest.contenders]
-        ['fedprox-mu-0.5-seed3', 'pfedgate-gate-start-3-seed3', 'pfedgate-gate-start-3-625e31-seed3']
-        """
-        names = distinct_names({one: _plain_name(one) for one in (*self.contenders, contender)})
+        """Return the name of a run's folder, for any text of a contender."""
+        plain = {one: re.sub(r"[^A-Za-z0-9.]+", "-", one).strip("-") for one in (*self.contenders, contender)}
+        names = distinct_names(plain)
         return f"{names[contender]}-seed{seed}"
 
-    def text(self) -> str:
-        """Return the contest as JSON."""
-        return json.dumps(asdict(self), indent=1) + "\n"
+    def joined(self, more: Contest) -> Contest:
+        """Return this contest, extended by the contenders, seeds and budget of another one."""
+        mb, seconds = more.budget.mb, more.budget.seconds
+        return Contest(
+            tuple(dict.fromkeys((*self.contenders, *more.contenders))),
+            tuple(dict.fromkeys((*self.seeds, *more.seeds))),
+            merged(self.settings, more.settings),
+            tuple(dict.fromkeys((*self.set, *more.set))),
+            Budget(self.budget.mb if mb is None else mb, self.budget.seconds if seconds is None else seconds),
+        )
 
-    @classmethod
-    def parse(cls, text: str) -> Contest:
-        """Parse a contest from JSON."""
-        return TypeAdapter(cls).validate_json(text)
+    def to_check(self, there: Contest, folder: Path) -> list[RunPlan]:
+        """Return all runs if their settings may differ; else each is checked when it is advanced."""
+        if (self.settings, self.set) == (there.settings, there.set):
+            return []
+        return [Runs(self, folder).plan(*pair) for pair in product(self.contenders, self.seeds)]
 
 
 def split_contender(text: str) -> tuple[str, list[str]]:
@@ -124,67 +121,6 @@ def split_contender(text: str) -> tuple[str, list[str]]:
     return name, re.split(r",\s*(?=[A-Za-z_][\w.]*=)", rest) if rest else []
 
 
-def _plain_name(contender: str) -> str:
-    """
-    >>> _plain_name("fedprox:mu=0.5")
-    'fedprox-mu-0.5'
-    """
-    return re.sub(r"[^A-Za-z0-9.]+", "-", contender).strip("-")
-
-
-def declare(folder: Path, contest: Contest, resume: bool) -> Contest:
-    """Declare the contest of a folder; with `resume`, extend the existing one.
-
-    Existing runs with other settings are refused. The folder is not changed before :meth:`Runs.keep`, so an invalid
-    contest leaves nothing behind.
-    """
-    file = folder / FILE
-    if file.exists():
-        if not resume:
-            raise RunError(f"{folder} already holds a study: add --resume to continue it, or choose another --out")
-        there = read_contest(folder)
-        contest = _joined(there, contest)
-        if (contest.settings, contest.set) != (there.settings, there.set):  # else each run is asked when it is advanced
-            _check_runs(Runs(contest, folder))
-    elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise RunError(f"{folder} is not the folder of a study: choose another --out")
-    return contest
-
-
-def _check_runs(runs: Runs) -> None:
-    """Refuse a contest if an existing run belongs to another experiment."""
-    for contender in runs.contest.contenders:
-        for seed in runs.contest.seeds:
-            directory = RunDirectory(runs.path(contender, seed))
-            if directory.experiment_file.exists():
-                check_resumable(directory, settled(runs.prepare(contender, seed), directory))
-
-
-def read_contest(folder: Path) -> Contest:
-    """Read the contest of a study's folder."""
-    try:
-        return Contest.parse((folder / FILE).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise RunError(f"{folder} is not the folder of a study ({error.strerror}): give the --out of one") from None
-    except ValueError as error:
-        raise RunError(f"{folder / FILE} is damaged ({error}): give another --out") from None
-
-
-def _joined(there: Contest, given: Contest) -> Contest:
-    """Return the existing contest, extended by the given contenders, seeds and budget."""
-    budget = Budget(
-        there.budget.mb if given.budget.mb is None else given.budget.mb,
-        there.budget.seconds if given.budget.seconds is None else given.budget.seconds,
-    )
-    return Contest(
-        tuple(dict.fromkeys((*there.contenders, *given.contenders))),
-        tuple(dict.fromkeys((*there.seeds, *given.seeds))),
-        {**there.settings, **given.settings},
-        tuple(dict.fromkeys((*there.set, *given.set))),
-        budget,
-    )
-
-
 class Runs:
     """The runs of a contest, on data that are loaded once."""
 
@@ -192,11 +128,6 @@ class Runs:
         self.contest = contest
         self.folder = folder
         self.loader = Loader()
-
-    def keep(self) -> None:
-        """Write the checked contest into its folder."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(self.folder / FILE, self.contest.text())
 
     def path(self, contender: str, seed: int) -> Path:
         """Return the run directory of a contender and seed."""
@@ -211,16 +142,6 @@ class Runs:
             return until_stalled(found) if trains_alone(name) and "rounds" not in assign({}, own) else found
         except InputError as error:
             raise InputError(f"{contender}: {error}; what is one method's own is written {name}:KEY=VALUE") from None
-
-    @property
-    def rounds(self) -> int:
-        """Return the rounds of the runs that send something."""
-        return self.contest.rounds
-
-    @property
-    def engine(self) -> str:
-        """Return the engine that the user named."""
-        return str(self.settings(self.contest.contenders[0], self.contest.seeds[0]).get("engine", "auto"))
 
     def prepare(self, contender: str, seed: int) -> Prepared:
         """Prepare a contender's run for one seed."""
@@ -242,58 +163,41 @@ class Runs:
         return found if found is not None and (found.measurements or found.diverged) else None
 
 
-ORIGIN = "the command line"
-
-
-@dataclass
-class ContestWatcher:
-    """Receives reports of a running study."""
-
-    started: Callable[[str, int], None] = lambda contender, seed: None
-    round: Callable[[str, int, RoundReport], None] = lambda contender, seed, report: None
-    ended: Callable[[str, int, MeasuredRun | None], None] = lambda contender, seed, run: None
-
-
-def run_contest(runs: Runs, watcher: ContestWatcher) -> dict[str, str]:
+def run_contest(runs: Runs, bar: Bar | None = None) -> dict[str, str]:
     """Execute all runs seed by seed, so that all methods have equally many; return failures with reasons.
 
     A method that diverges or does not fit the model leaves the contest; the others go on.
     """
     prepared = [runs.prepare(contender, runs.contest.seeds[0]) for contender in runs.contest.contenders]
-    runs.keep()
-    return take_on(runs, runs.contest.contenders, max(prepared, key=lambda one: one.seconds), watcher)
+    runs.contest.keep(runs.folder)
+    return take_on(runs, runs.contest.contenders, max(prepared, key=lambda one: one.seconds), bar)
 
 
 def take_on(
-    runs: Runs, contenders: Sequence[str], like: Prepared, watcher: ContestWatcher, until: StopCondition | None = None
+    runs: Runs, contenders: Sequence[str], like: Prepared, bar: Bar | None = None, until: StopCondition | None = None
 ) -> dict[str, str]:
     """Continue runs of some contenders, seed by seed; `like` is the longest. Return failures with reasons."""
-    failed: dict[str, str] = {}
-    pairs = {runs.contest.folder_of(who, seed): (who, seed) for seed in runs.contest.seeds for who in contenders}
+    contest, failed = runs.contest, dict[str, str]()
+    pairs = {contest.folder_of(who, seed): (who, seed) for seed in contest.seeds for who in contenders}
 
     def planned(contender: str, seed: int) -> RunPlan | None:
         alone = trains_alone(split_contender(contender)[0])  # it is in no race: nothing of it travels
         return None if contender in failed else runs.plan(contender, seed, None if alone else until)
 
-    def ended(run: RunEnded) -> None:
+    def said(run: RunEnded) -> str:
         contender, seed = pairs[run.name]
-        if isinstance(run.error, RunError):
-            raise run.error
         if run.error is not None:
             failed.setdefault(contender, str(run.error))
-        watcher.ended(contender, seed, runs.measured(contender, seed))
+        found = runs.measured(contender, seed)
+        counts = found.last(contest.budget) if found is not None else None
+        told = score(mean_score(counts.test["pre"]) if counts is not None else None, like.setup.objective.metric_name)
+        told = "diverged" if found is not None and found.diverged else told
+        return f"{contender}, seed {seed}: {told}" if until is None else f"{contender}, seed {seed}"
 
     todo = sum(not runs.plan(*pair).finished for pair in pairs.values())
-    with place_for(like, todo, runs.folder, runs.engine, runs.loader) as place:
-        run_many(
-            [Planned(name, partial(planned, *pair)) for name, pair in pairs.items()],
-            place,
-            Watcher(
-                started=lambda name: watcher.started(*pairs[name]),
-                round=lambda name, report: watcher.round(*pairs[name], report),
-                ended=ended,
-            ),
-        )
+    engine = str(runs.settings(contest.contenders[0], contest.seeds[0]).get("engine", "auto"))
+    place = place_for(like, todo, runs.folder, engine, runs.loader)
+    make_runs({name: partial(planned, *pair) for name, pair in pairs.items()}, place, bar or Bar("", 0, False), said)
     return failed
 
 

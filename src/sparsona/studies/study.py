@@ -33,6 +33,8 @@ class Study:
     failed: Mapping[str, str] = field(default_factory=dict)
     """Failed labels with reasons."""
     budget: Budget = field(default_factory=Budget)
+    title: str = ""
+    """Of a comparison: its data, clients, rounds and seeds."""
     candidates: Frame = field(default=None, repr=False)
     """After a choice on validation rows: every setting with its validation score, chosen ones marked."""
     pools: Mapping[str, Sequence[str]] = field(default_factory=dict, repr=False)
@@ -164,7 +166,6 @@ class Study:
 
 
 def _bounds(name: str, found: Interval | None) -> dict[str, float]:
-    """Return a mean and the half width of its interval, as two columns."""
     half = math.nan if found is None or found.half is None else found.half
     return {name: math.nan if found is None else found.mean, f"{name}_half": half}
 

@@ -5,62 +5,58 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from pydantic import TypeAdapter
-
-from sparsona.errors import InputError, RunError
-from sparsona.experiment import SECTION_OF, assign, build
-from sparsona.files import write_atomically
-from sparsona.many import Loader, Planned, RunEnded, RunPlan, Watcher, run_many
+from sparsona.errors import InputError
+from sparsona.experiment import SECTION_OF, assign, build, merged
+from sparsona.many import Loader, RunEnded, RunPlan
 from sparsona.many.processes import place_for
 from sparsona.prepare import Prepared
-from sparsona.rate import settled
-from sparsona.resume import check_resumable
+from sparsona.report.progress import Bar
 from sparsona.runs.about import read_about
 from sparsona.runs.directory import RunDirectory
-from sparsona.runs.records import RoundReport
-from sparsona.studies.naming import distinct_names
+from sparsona.studies.declared import Declaration, distinct_names, make_runs
 
-FILE = "sweep.json"
+Setting: TypeAlias = tuple[tuple[str, str], ...]
+"""The values of one combination without its seed."""
 MOST_RUNS = 10_000
 """Limit of combinations; more are usually a typing error."""
 
 
 @dataclass(frozen=True)
-class Sweep:
+class Sweep(Declaration):
     """The common settings of all runs, further assignments, and the values of each swept key."""
 
+    file = "sweep.json"
+    what = "sweep"
     settings: Mapping[str, Any]
     over: Mapping[str, tuple[str, ...]]
     set: tuple[str, ...] = ()
-
-    def text(self) -> str:
-        """Return the sweep as text for its file."""
-        return json.dumps(asdict(self), indent=1) + "\n"
-
-    @classmethod
-    def parse(cls, text: str) -> Sweep:
-        """Invert :meth:`text`."""
-        return TypeAdapter(cls).validate_json(text)
 
     def joined(self, more: Sweep) -> Sweep:
         """Return this sweep, extended by another one."""
         for key in more.over.keys() - self.over.keys():
             raise InputError(f"the sweep is not over {key}, and its runs have no value for it: choose another --out")
         over = {key: tuple(dict.fromkeys((*values, *more.over.get(key, ())))) for key, values in self.over.items()}
-        settings = dict(self.settings)
-        for name, value in more.settings.items():
-            settings[name] = {**settings.get(name, {}), **value} if isinstance(value, Mapping) else value
-        return Sweep(settings, over, tuple(dict.fromkeys((*self.set, *more.set))))
+        return Sweep(merged(self.settings, more.settings), over, tuple(dict.fromkeys((*self.set, *more.set))))
+
+    def to_check(self, there: Sweep, folder: Path) -> list[RunPlan]:
+        """Return all runs: a finished one is in the tables and is not advanced."""
+        return [*self.plans(folder).values()]
+
+    def plans(self, folder: Path) -> dict[str, RunPlan]:
+        """Return the plan of each run by its name."""
+        return {one.name: RunPlan(folder / one.name, one.settings, f"the run {one.name}") for one in self.points()}
 
     def points(self) -> Iterator[SweepPoint]:
         """Yield one point per combination, in the order of the values; the last key changes fastest."""
+        if not self.over:
+            raise InputError("a sweep is over at least one setting: give --over KEY=A,B,...")
         _check_number(math.prod(len(values) for values in self.over.values()))
         names = distinct_names({values: _plain_name(self.over, values) for values in product(*self.over.values())})
         for values, name in names.items():
@@ -84,6 +80,11 @@ class SweepPoint:
     name: str
     chosen: Mapping[str, str]
     settings: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def setting(self) -> Setting:
+        """Return its values without its seed."""
+        return tuple((key, value) for key, value in self.chosen.items() if key != "seed")
 
 
 def _plain_name(keys: Iterable[str], values: Iterable[str]) -> str:
@@ -143,91 +144,30 @@ def _check_number(runs: int) -> None:
         raise InputError(f"--over makes {runs:,} runs, at most {MOST_RUNS:,} are made in a sweep: take fewer values")
 
 
-def declare(folder: Path, sweep: Sweep, resume: bool) -> Sweep:
-    """Declare the sweep of a folder; with `resume`, extend the existing one.
-
-    Existing runs with other settings are refused. The folder is not changed before :func:`run_sweep` has checked every
-    combination.
-    """
-    file = folder / FILE
-    if file.exists():
-        if not resume:
-            raise RunError(f"{folder} already holds a sweep: add --resume to continue it, or choose another --out")
-        sweep = _read(file).joined(sweep)
-        _check_runs(sweep, folder)
-    elif not sweep.over or (folder.exists() and (not folder.is_dir() or any(folder.iterdir()))):
-        raise RunError(f"{folder} is not the folder of a sweep: choose another --out")
-    return sweep
-
-
-def _keep(folder: Path, sweep: Sweep) -> None:
-    """Write the sweep into its folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(folder / FILE, sweep.text())
-
-
-def _check_runs(sweep: Sweep, folder: Path) -> None:
-    """Refuse a sweep if an existing run has another experiment or other data."""
-    loader = Loader()
-    for point in sweep.points():
-        directory = RunDirectory(folder / point.name)
-        if directory.experiment_file.exists():
-            prepared = loader.prepare(point.settings, f"the run {point.name}")
-            check_resumable(directory, settled(prepared, directory))
-
-
-def _read(file: Path) -> Sweep:
-    try:
-        return Sweep.parse(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise RunError(f"{file} is damaged ({error}): give another --out") from None
-
-
-@dataclass(frozen=True)
-class SweepWatcher:
-    """Receives reports of a running sweep, per point."""
-
-    started: Callable[[SweepPoint], None] = lambda point: None
-    round: Callable[[SweepPoint, RoundReport], None] = lambda point, report: None
-    ended: Callable[[SweepPoint, str], None] = lambda point, problem: None
-
-
-def run_sweep(sweep: Sweep, folder: Path, watcher: SweepWatcher) -> dict[str, str]:
+def run_sweep(sweep: Sweep, folder: Path, bar: Bar | None = None) -> dict[str, str]:
     """Execute all unfinished runs; return the failed ones with reasons, without which the others continue.
 
     Every combination is checked before the folder is taken and the first run starts.
     """
-    points = {point.name: point for point in sweep.points()}
-    plans = {name: RunPlan(folder / name, point.settings, f"the run {name}") for name, point in points.items()}
+    plans = sweep.plans(folder)
     todo = {name: plan for name, plan in plans.items() if not plan.finished}
-    for name, point in points.items():
-        if name not in todo:
-            watcher.ended(point, "")
+    bar = bar or Bar("", 0, False)
+    bar.step(len(plans) - len(todo))
     if not todo:
-        _keep(folder, sweep)
+        sweep.keep(folder)
         return {}
     loader, failed = Loader(), dict[str, str]()
-    prepared = _prepared(loader, todo)
-    _keep(folder, sweep)
-    engine = str(next(iter(todo.values())).settings.get("engine", "auto"))
+    longest = _prepared(loader, todo)
+    sweep.keep(folder)
 
-    def ended(run: RunEnded) -> None:
-        if isinstance(run.error, RunError):
-            raise run.error
+    def said(run: RunEnded) -> str:
         if run.error is not None:
             failed[run.name] = str(run.error)
-        watcher.ended(points[run.name], failed.get(run.name, ""))
+        return f"[{bar.done}/{len(plans)}] {run.name}{f': {run.error}' if run.error is not None else ''}"
 
-    with place_for(prepared, len(todo), folder, engine, loader) as place:
-        run_many(
-            [Planned(name, partial(plans.__getitem__, name)) for name in todo],
-            place,
-            Watcher(
-                started=lambda name: watcher.started(points[name]),
-                round=lambda name, report: watcher.round(points[name], report),
-                ended=ended,
-            ),
-        )
+    engine = str(next(iter(todo.values())).settings.get("engine", "auto"))
+    place = place_for(longest, len(todo), folder, engine, loader)
+    make_runs({name: partial(plans.__getitem__, name) for name in todo}, place, bar, said)
     return failed
 
 
@@ -250,29 +190,23 @@ class SweptRun:
     higher_is_better: bool = True
 
     @property
-    def validation(self) -> float:
-        """Return the mean validation score at `pre`; NaN without one."""
-        found = self.summary.get("validation", {}).get("pre")
-        return math.nan if found is None else float(found)
+    def scores(self) -> dict[str, float]:
+        """Return the mean validation score at `pre`, and the test scores at `pre` and `post`; NaN without one."""
+        points = self.summary[self.summary["metric"]]
+        found = {"validation": self.summary.get("validation", {}).get("pre")}
+        found |= {point: points.get(point, {}).get("mean") for point in ("pre", "post")}
+        return {name: math.nan if value is None else float(value) for name, value in found.items()}
 
-
-Setting: TypeAlias = tuple[tuple[str, str], ...]
-"""The values of one combination without its seed."""
 
 PROBLEM = ("method", "data", "partition", "clients", "new_clients")
 """Keys that define the problem, with all of `split` and `columns`; each of their values gets its own choice."""
-
-
-def setting_of(point: SweepPoint) -> Setting:
-    """Return the values of a point without its seed."""
-    return tuple((key, value) for key, value in point.chosen.items() if key != "seed")
 
 
 def validation_scores(runs: Sequence[SweptRun]) -> dict[Setting, tuple[float, int]]:
     """Return per setting the mean validation score over its seeds, and their number."""
     found: dict[Setting, list[float]] = {}
     for run in runs:
-        found.setdefault(setting_of(run.point), []).append(run.validation)
+        found.setdefault(run.point.setting, []).append(run.scores["validation"])
     return {setting: (sum(scores) / len(scores), len(scores)) for setting, scores in found.items()}
 
 

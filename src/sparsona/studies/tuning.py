@@ -4,17 +4,110 @@ Optuna proposes trials (its multi-objective TPE, with the target as a constraint
 folder. A proposal depends on its number and the earlier trials only, so an interrupted study continues identically.
 """
 
+import dataclasses
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 from sparsona.errors import Diverged, InputError, RunError, SparsonaError
+from sparsona.methods import METHODS
+from sparsona.options import options_of
+from sparsona.registry import suggest
 from sparsona.report.measured import MeasuredRun, mean_score
 from sparsona.studies.contest import Runs
-from sparsona.studies.space import Knob
+from sparsona.training.config import TrainConfig
 
 LOG = "optuna.log"
+
+
+@dataclass(frozen=True)
+class Range:
+    """Numbers from `low` to `high`, on a logarithmic scale if `log`."""
+
+    low: float
+    high: float
+    log: bool
+    whole: bool
+
+
+@dataclass(frozen=True)
+class Knob:
+    """A searched setting: its key for ``--set``, its start, and a range or choices."""
+
+    key: str
+    start: Any
+    range: Range | None = None
+    choices: tuple[Any, ...] = ()
+
+
+def knobs(method: str, only: tuple[str, ...] = ()) -> list[Knob]:
+    """Return the learning rate and the method's options that have a range or a few values."""
+    rate = TrainConfig().lr
+    found = [Knob("lr", rate, Range(rate / 20, rate * 5, log=True, whole=False))]
+    for leaf in options_of(METHODS.get(method)):
+        knob = _knob(leaf.name, leaf.hint, None if leaf.default is dataclasses.MISSING else leaf.default)
+        if knob is not None:
+            found.append(knob)
+    for key in only:
+        if key not in [knob.key for knob in found]:
+            raise InputError(f"{method} has no knob {key!r}{suggest(key, [knob.key for knob in found])}")
+    return [knob for knob in found if not only or knob.key in only]
+
+
+def _knob(name: str, hint: Any, start: Any) -> Knob | None:
+    if start is None:
+        return None
+    if isinstance(start, bool):
+        return Knob(name, start, choices=(start, not start))
+    kind, bounds = _plain(hint, type(start))
+    if get_origin(kind) is Literal:
+        return Knob(name, start, choices=(start, *(value for value in get_args(kind) if value != start)))
+    if not isinstance(start, int | float) or kind not in (int, float):
+        return None
+    step = 1 if isinstance(start, int) else 0
+    low = bounds["gt"] + step if "gt" in bounds else bounds.get("ge")
+    high = bounds["lt"] - (step or 0.02 * abs(bounds["lt"])) if "lt" in bounds else bounds.get("le")
+    range = number_range(start, low, high if high is None else max(high, start))
+    return Knob(name, start, range) if range is not None else None
+
+
+def number_range(start: float, low: float | None, high: float | None) -> Range | None:
+    """Return the range of a number that starts at `start`, with optional bounds.
+
+    A share is searched down to 1/50, a positive number within a factor of ten, a count within a factor of four. A
+    number that starts at 0 without an upper bound is not searched, because 0 turns something off.
+
+    >>> number_range(0.5, 0, 1), number_range(10, 1, None)
+    (Range(low=0.02, high=1.0, log=True, whole=False), Range(low=3, high=40, log=True, whole=True))
+    """
+    whole = isinstance(start, int)
+    if low is not None and high is not None:
+        if whole:
+            return Range(low, high, log=False, whole=True)
+        if start == 0:
+            return Range(low, high, log=False, whole=False)
+        return Range(max(low, min(high / 50, start / 10)), float(high), log=low >= 0, whole=False)
+    if start <= 0:
+        return None
+    if whole:
+        return Range(max(low or 1, math.ceil(start / 4), 1), 4 * int(start), log=True, whole=True)
+    return Range(start / 10, 10 * start if high is None else min(high, 10 * start), log=True, whole=False)
+
+
+def _plain(hint: Any, kind: type) -> tuple[Any, dict[str, float]]:
+    """Return the member `kind` of a type, and its bounds."""
+    if get_origin(hint) is Annotated:
+        inner, *extras = get_args(hint)
+        marks = [mark for extra in extras for mark in getattr(extra, "metadata", [extra])]
+        bounds = {key: getattr(mark, key) for mark in marks for key in ("gt", "ge", "lt", "le") if hasattr(mark, key)}
+        found, more = _plain(inner, kind)
+        return found, {**more, **bounds}
+    if get_origin(hint) is Literal or not get_args(hint):
+        return hint, {}
+    members = [_plain(member, kind) for member in get_args(hint)]
+    return next(((found, bounds) for found, bounds in members if found is kind), (hint, {}))
 
 
 @dataclass(frozen=True)
@@ -51,11 +144,8 @@ def contender(method: str, settings: dict[str, Any]) -> str:
     >>> contender("fedprox", {"lr": 0.1, "mu": 0.25})
     'fedprox:lr=0.1,mu=0.25'
     """
-    return f"{method}:{','.join(f'{key}={_text(value)}' for key, value in settings.items())}"
-
-
-def _text(value: Any) -> str:
-    return {True: "true", False: "false"}[value] if isinstance(value, bool) else str(value)
+    texts = {key: str(value).lower() if isinstance(value, bool) else value for key, value in settings.items()}
+    return f"{method}:{','.join(f'{key}={text}' for key, text in texts.items())}"
 
 
 def tune(
@@ -81,7 +171,7 @@ def tune(
     if not any(len(split.validation) for split in prepared.setup.federation.splits.values()):
         raise InputError("no client has validation samples, and a choice is made by nothing else: set split.validation")
     if not (runs.folder / LOG).exists():
-        runs.keep()
+        runs.contest.keep(runs.folder)
     study = optuna.create_study(
         storage=JournalStorage(JournalFileBackend(str(runs.folder / LOG))),
         study_name=method,
@@ -89,7 +179,7 @@ def tune(
         load_if_exists=True,
     )
     _check_knobs(study, knobs, runs.folder)
-    runs.keep()
+    runs.contest.keep(runs.folder)
     for unfinished in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
         study.tell(unfinished.number, state=TrialState.FAIL)
         study.enqueue_trial(unfinished.params, skip_if_exists=False)
@@ -115,17 +205,10 @@ def tune(
         asked.set_user_attr("test", found.test)
         study.tell(asked, [found.validation, found.mb])
         on_trial(found, number, "")
-    done = [
-        Trial(
-            one.number,
-            contender(method, _in_order(knobs, one.params)),
-            _in_order(knobs, one.params),
-            float(one.values[0]),
-            float(one.user_attrs["test"]),
-            float(one.values[1]),
-        )
-        for one in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-    ]
+    done = []
+    for one in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)):
+        settings, (validation, mb) = {knob.key: _rounded(one.params[knob.key]) for knob in knobs}, one.values
+        done.append(Trial(one.number, contender(method, settings), settings, validation, one.user_attrs["test"], mb))
     return done, higher
 
 
@@ -140,10 +223,6 @@ def _check_knobs(study: Any, knobs: list[Knob], folder: Path) -> None:
             f"{folder} is a study of {', '.join(noted)}, not of {', '.join(given)}: "
             f"give --knobs {','.join(noted)}, or choose another --out"
         )
-
-
-def _in_order(knobs: list[Knob], params: dict[str, Any]) -> dict[str, Any]:
-    return {knob.key: _rounded(params[knob.key]) for knob in knobs}
 
 
 def _rounded(value: Any) -> Any:
@@ -172,7 +251,6 @@ def _suggest(trial: Any, knob: Knob) -> Any:
 
 
 def _run(runs: Runs, name: str, number: int, settings: dict[str, Any]) -> Trial:
-    """Execute the runs of a trial, one seed after another."""
     found: list[MeasuredRun] = []
     for seed in runs.contest.seeds:
         runs.advance(name, seed)
@@ -183,18 +261,8 @@ def _run(runs: Runs, name: str, number: int, settings: dict[str, Any]) -> Trial:
             raise Diverged(run.diverged)
         found.append(run)
     ends = [run.measurements[-1] for run in found]
-    return Trial(
-        number,
-        name,
-        settings,
-        _mean([mean_score(end.validation["pre"]) for end in ends]),
-        _mean([mean_score(end.test["pre"]) for end in ends]),
-        _mean([end.bytes / 1e6 for end in ends]),
-    )
-
-
-def _mean(values: list[float]) -> float:
-    return sum(values) / len(values)
+    scores = [(mean_score(end.validation["pre"]), mean_score(end.test["pre"]), end.bytes / 1e6) for end in ends]
+    return Trial(number, name, settings, *(sum(values) / len(ends) for values in zip(*scores, strict=True)))
 
 
 def front(trials: list[Trial], higher_is_better: bool) -> list[Trial]:

@@ -6,8 +6,7 @@
 
 from sparsona.testing.delivery import Event, Observed, Scripted, check_delivery, play
 from sparsona.testing.methods import check_method
-from sparsona.testing.models import check_model
-from sparsona.testing.partitions import check_partitioner
+from sparsona.testing.pieces import check_model, check_partitioner
 from sparsona.testing.tiny import tiny_setup
 
 __all__ = [

@@ -161,7 +161,6 @@ def check_delivery(method: Method[Any, Any], script: Sequence[Mapping[ClientId, 
 
 
 def _phase_of(arrival: Arrival, turns: Turns) -> str:
-    """Return the phase of the turn that gave this reply."""
     for (client, round, name), (_, _, fit) in turns.fits.items():
         if (client, round) == (arrival.client, arrival.round) and equal(fit.reply, arrival.message):
             return name
@@ -214,8 +213,5 @@ def _conserved(client: ClientId, round: int, fit: Fit[Any], feedback: str) -> No
 
 
 def _values(part: Part) -> Vector:
-    if isinstance(part, Sparse):
-        return part.values
-    if isinstance(part, Ternary):
-        return part.dense()
-    return part if isinstance(part, np.ndarray) and part.dtype == np.float32 else np.zeros(0, np.float32)
+    values = part.values if isinstance(part, Sparse) else part.dense() if isinstance(part, Ternary) else part
+    return values if isinstance(values, np.ndarray) and values.dtype == np.float32 else np.zeros(0, np.float32)

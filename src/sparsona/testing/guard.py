@@ -80,7 +80,6 @@ class GuardedMethod:
         return model
 
     def _checked(self, function: str, fit: Fit[Any], state: Any, local: Local) -> Fit[Any]:
-        """Check state, reply and model of a Fit."""
         who = f"{local.client}, in round {local.round + 1},"
         _check_type(f"what {function}() returns", fit, Fit, "return Fit(state, reply, model)")
         _check_type(f"the reply of {function}()", fit.reply, Message, "give Fit a Message")
@@ -97,7 +96,6 @@ class GuardedMethod:
         return fit
 
     def _keep(self, function: str, model: Any, local: Local) -> None:
-        """Check a model and keep its digest."""
         _check_model(f"{function}() gives {local.client}, in round {local.round + 1},", model, local.layout.size)
         self.models[function, local.client, local.round, local.phase.name] = digest(model)
 
@@ -146,14 +144,14 @@ def _check_model(what: str, model: Any, size: int) -> None:
         if model.dtype != np.float32 or model.shape != (size,):
             shape = f"of {len(model)} numbers" if model.ndim == 1 else f"of shape {model.shape}"
             raise ContractError(f"{what} a {model.dtype} model {shape}: give a float32 vector of {size} numbers")
-    elif not (_is_frozen(model) and callable(getattr(model, "predict", None))):
+    elif not (
+        dataclasses.is_dataclass(model)
+        and model.__dataclass_params__.frozen  # type: ignore[union-attr]
+        and callable(getattr(model, "predict", None))
+    ):
         kind = "no model" if model is None else f"a {type(model).__name__} as its model"
         raise ContractError(f"{what} {kind}: give a float32 vector, or a frozen dataclass with predict()")
     _check_finite(f"{what} a model", model)
-
-
-def _is_frozen(value: Any) -> bool:
-    return dataclasses.is_dataclass(value) and bool(value.__dataclass_params__.frozen)  # type: ignore[union-attr]
 
 
 def _check_finite(what: str, value: Any) -> None:
@@ -167,15 +165,11 @@ def _not_finite(value: Any, name: str) -> Iterator[tuple[str, str]]:
     if isinstance(value, np.ndarray):
         if value.dtype.kind == "f" and not np.isfinite(value).all():
             yield name, str(value[~np.isfinite(value)][0])
-    elif isinstance(value, float):
-        if not math.isfinite(value):
-            yield name, str(value)
-    elif isinstance(value, Mapping):
-        for key, inner in value.items():
+    elif isinstance(value, float) and not math.isfinite(value):
+        yield name, str(value)
+    elif isinstance(value, Mapping | tuple | list):
+        for key, inner in value.items() if isinstance(value, Mapping) else enumerate(value):
             yield from _not_finite(inner, f"{name}[{key!r}]")
-    elif isinstance(value, tuple | list):
-        for number, inner in enumerate(value):
-            yield from _not_finite(inner, f"{name}[{number}]")
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         for field in dataclasses.fields(value):
             yield from _not_finite(getattr(value, field.name), f"{name}.{field.name}".lstrip("."))

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from sparsona.base import base_hash
 from sparsona.engines.inprocess import InProcess
@@ -63,7 +63,12 @@ def check_method(method: Method[Any, Any]) -> None:
     with _check("privacy budget"):
         check_budget(method)
     with _check("no memory in the method"):
-        _unchanged(before, _fields(method))
+        after = _fields(method)
+        for name in sorted({*before, *after}):
+            if before.get(name) != after.get(name):
+                raise ContractError(
+                    f"{name!r} of the method object has changed: what is remembered belongs into a state"
+                )
 
 
 @contextmanager
@@ -78,14 +83,7 @@ def _check(name: str) -> Iterator[None]:
 
 
 def _fields(method: Method[Any, Any]) -> dict[str, bytes]:
-    """Return the fields of the method object as bytes."""
     return {name: pickle.dumps(value) for name, value in vars(method).items()}
-
-
-def _unchanged(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> None:
-    for name in sorted({*before, *after}):
-        if before.get(name) != after.get(name):
-            raise ContractError(f"{name!r} of the method object has changed: what is remembered belongs into a state")
 
 
 class Backwards(InProcess):
@@ -95,8 +93,7 @@ class Backwards(InProcess):
         return iter(list(super().run(jobs))[::-1])
 
 
-@dataclasses.dataclass(frozen=True)
-class GuardedRun:
+class GuardedRun(NamedTuple):
     """A run of the tiny federation, and the digests of the method's models."""
 
     rounds: Rounds
@@ -118,13 +115,12 @@ def _leaves_base(method: Method[Any, Any]) -> None:
         raise ContractError("the frozen weights of a net have changed: train only what the layout has")
 
 
-def _digests(rounds: Rounds) -> dict[str, str]:
-    return {"the server": digest(rounds.server), **rounds.engine.store.digests(rounds.setup.task.clients)}
-
-
 def _same(what: str, one: GuardedRun, other: GuardedRun) -> None:
     check_same_models(what, one.models, other.models)
-    ours, theirs = _digests(one.rounds), _digests(other.rounds)
+    ours, theirs = (
+        {"the server": digest(rounds.server), **rounds.engine.store.digests(rounds.setup.task.clients)}
+        for rounds in (one.rounds, other.rounds)
+    )
     for who in ours:
         if ours[who] != theirs[who]:
             raise ContractError(f"{what} must give the same bits, but the final state of {who} differs")
@@ -183,15 +179,7 @@ def _newcomer(rounds: Rounds) -> None:
         raise ContractError("send() changes the server's state in place")
 
 
-FORBIDDEN = (
-    "sparsona.engines",
-    "sparsona.wire",
-    "sparsona.federation",
-    "sparsona.runs",
-    "sparsona.api",
-    "sparsona.result",
-    "sparsona.cli",
-)
+FORBIDDEN = tuple(f"sparsona.{room}" for room in ("engines", "wire", "federation", "runs", "api", "result", "cli"))
 
 
 def check_imports(method: Method[Any, Any]) -> None:
@@ -210,7 +198,6 @@ def check_imports(method: Method[Any, Any]) -> None:
 
 
 def _imported(module: ModuleType) -> Iterator[str]:
-    """Yield the modules that a module's source imports."""
     try:
         source = inspect.getsource(module)
     except (OSError, TypeError):

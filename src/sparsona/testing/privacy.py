@@ -1,7 +1,5 @@
 """Check that no private field and no sample travels, and that a privacy budget is respected."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable, Iterator
 from itertools import product

@@ -17,6 +17,7 @@ from sparsona.federation.setup import Setup
 from sparsona.method import Method, Task
 from sparsona.partition._split import federate
 from sparsona.personal.layer import METHOD_ALONE, PersonalLayer
+from sparsona.runs.records import RoundReport
 from sparsona.training.config import TrainConfig
 from sparsona.training.objective import classification
 from sparsona.training.vector import FlatModule
@@ -75,10 +76,9 @@ def run(
     if resume:
         loop.resume()
     if stop:
-        stopped = iter(range(stop - 1))
 
-        def interrupt(_: object) -> None:
-            if next(stopped, None) is None:
+        def interrupt(report: RoundReport) -> None:
+            if report.round >= stop:
                 raise KeyboardInterrupt
 
         try:

@@ -32,7 +32,7 @@ from sparsona.federation.worker import Evaluator, Scores
 from sparsona.message import Message
 from sparsona.method import Model
 from sparsona.models._build import build_model
-from sparsona.report.artefacts import json_artefacts
+from sparsona.report.artefacts import drawn_findings
 from sparsona.report.measured import measure
 from sparsona.runs.directory import RunDirectory
 from sparsona.wire import decode, encode
@@ -399,9 +399,9 @@ def test_by_windows_a_slow_node_is_late_and_not_lost(tmp_path: Path) -> None:
 def test_a_run_over_the_network_can_be_reported(tmp_path: Path) -> None:
     federation = Federation(tmp_path, method="pfednet", rounds=1)
     federation.run()
-    graphs, _ = json_artefacts(federation.home / "runs" / "run")
-    assert [graph.name for graph in graphs] == ["network"]
-    assert measure(federation.home / "runs" / "run").finished
+    run = measure(federation.home / "runs" / "run")
+    assert [graph["name"] for graph in drawn_findings(run)["graphs"]] == ["network"]
+    assert run.finished
 
 
 def test_owners_of_tables_agree_over_the_network_as_in_a_simulation(tmp_path: Path) -> None:

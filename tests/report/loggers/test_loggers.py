@@ -107,7 +107,7 @@ def test_without_its_package_one_line_says_what_to_install(
 ) -> None:
     for module in ("torch.utils.tensorboard", "mlflow.entities", "mlflow", "wandb"):
         monkeypatch.setitem(sys.modules, module, None)
-    monkeypatch.delitem(sys.modules, f"sparsona.report.loggers.{name}", raising=False)
+    monkeypatch.delitem(sys.modules, "sparsona.report.loggers.programs", raising=False)
     monkeypatch.delitem(LOGGERS._found, name, raising=False)
     with pytest.raises(InputError, match=rf"report_to {name} needs {name}: pip install 'sparsona\[{name}\]'"):
         run(tmp_path / "a", rounds=1, report_to=name)

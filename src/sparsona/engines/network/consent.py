@@ -25,7 +25,7 @@ from sparsona.data.schema.columns import Columns
 from sparsona.engines.network.setup import check_networkable
 from sparsona.errors import InputError, RunError, one_line
 from sparsona.experiment import Experiment, build, read
-from sparsona.files import sync, write_atomically, write_private
+from sparsona.files import sync, write_atomically, write_new
 from sparsona.method import ClientId
 from sparsona.partition._split import Split
 from sparsona.registry import split_spec
@@ -186,7 +186,7 @@ def _secret(file: Path) -> bytes:
     """Return the owner's secret: random bytes that only the owner's account can read, made at the first start."""
     if not file.exists():
         partial = file.with_name(f"{file.name}.part")
-        write_private(partial, secrets.token_bytes(LENGTH))
+        write_new(partial, secrets.token_bytes(LENGTH), 0o600)
         sync([partial])
         partial.replace(file)
         sync([file.parent])

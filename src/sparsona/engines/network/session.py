@@ -20,8 +20,7 @@ from sparsona.engines.network.own_data import OwnData
 from sparsona.engines.network.setup import outputs_of
 from sparsona.errors import InputError, MissingReference, WireError
 from sparsona.experiment import Experiment, to_toml
-from sparsona.export.card import ModelCard, layers
-from sparsona.export.files import model_bytes
+from sparsona.export.files import ModelCard, layers, model_bytes
 from sparsona.federation.setup import Setup
 from sparsona.federation.worker import Job, JobKind, Outcome, ScoredModel, Scores, Worker
 from sparsona.files import write_atomically

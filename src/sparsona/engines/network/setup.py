@@ -13,7 +13,7 @@ from sparsona.data.dataset import ClientSplit, Dataset, Federation
 from sparsona.data.schema.schema import Schema
 from sparsona.errors import InputError
 from sparsona.experiment import Experiment
-from sparsona.export.rebuild import objective_of
+from sparsona.export.predict import objective_of
 from sparsona.federation.schedule import Plan, Sampled
 from sparsona.federation.setup import Setup
 from sparsona.method import ClientId, Method, Task

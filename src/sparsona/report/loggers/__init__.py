@@ -3,8 +3,6 @@
 A plug-in adds one through the entry-point group ``sparsona.report.loggers``.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -14,9 +12,9 @@ from typing import Any, Protocol
 from sparsona.errors import InputError, RunError, one_line
 from sparsona.experiment import Experiment, flatten
 from sparsona.registry import Registry
+from sparsona.report.frames import client_values, scalar_values
 from sparsona.report.html import write_report
 from sparsona.report.live import AppendedLines
-from sparsona.report.scalars import client_values, scalar_values
 from sparsona.runs.directory import RunDirectory
 from sparsona.runs.records import ClientRecord, RoundReport
 

@@ -20,7 +20,7 @@ import tomli_w
 from sparsona.engines.network.flower.private import need_flwr
 from sparsona.engines.network.keys import CA, CERTIFICATE, KEY
 from sparsona.errors import RunError
-from sparsona.files import write_atomically, write_new, write_private
+from sparsona.files import write_atomically, write_new
 from sparsona.version import __version__
 
 STARTED = Path(__file__).parent / "started"
@@ -128,7 +128,7 @@ def supernode(home: Path, address: str, ca: Path, key: Path, client_socket: Path
     arguments = ["--superlink", address, "--root-certificates", str(ca)]
     arguments += ["--auth-supernode-private-key", str(key), "--host", "127.0.0.1", "--port", str(free_port())]
     token = home / "executor.token"
-    write_private(token, secrets.token_bytes(32))
+    write_new(token, secrets.token_bytes(32), 0o600)
     more = {"SPARSONA_SOCKET": str(client_socket), "SPARSONA_IDLE": str(idle), "SPARSONA_TOKEN": str(token)}
     more["SPARSONA_MEMORY"] = str(memory)
     env = environment(home, {"flower-superexec": "executor.py"}, **more)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sparsona.studies.naming import distinct_names
+from sparsona.studies.declared import distinct_names
 
 
 def test_the_first_keeps_its_plain_name_when_others_come() -> None:
