@@ -35,12 +35,11 @@ from hypothesis import strategies as st
 import sparsona
 from sparsona.data.folder import read_table
 from sparsona.data.npz import read_npz
-from sparsona.data.schema.columns import Columns
+from sparsona.data.schema.columns import Columns, Format
 from sparsona.data.schema.description import describe_rows
 from sparsona.data.schema.exchange import agree
-from sparsona.data.schema.format import Format
+from sparsona.data.schema.limits import text_in
 from sparsona.data.schema.rows import understand
-from sparsona.data.schema.text import text_in
 from sparsona.engines.network import heads
 from sparsona.engines.network.flower.started.sparsona_records import BadParcel, from_text
 from sparsona.errors import SparsonaError

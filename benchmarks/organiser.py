@@ -31,10 +31,9 @@ import numpy.typing as npt
 
 from sparsona.chance import Chance
 from sparsona.data.dataset import Dataset
-from sparsona.data.schema.agreed import schema_of
-from sparsona.data.schema.exchange import LIMIT, agree
+from sparsona.data.schema.exchange import LIMIT, agree, schema_of
+from sparsona.data.schema.limits import text_in, unpack_doubles
 from sparsona.data.schema.schema import Number
-from sparsona.data.schema.text import text_in, unpack_doubles
 from sparsona.engines.network import node as node_module
 from sparsona.engines.network.consent import Rules
 from sparsona.engines.network.node import Node

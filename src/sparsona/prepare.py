@@ -19,9 +19,8 @@ from sparsona.data._tables import agreed_dataset
 from sparsona.data.dataset import ClientSplit, Dataset, Federation
 from sparsona.data.doubts import Doubt, Sites, doubts_of
 from sparsona.data.fields import unpacking
-from sparsona.data.schema.bounds import check_declared
+from sparsona.data.schema.bounds import check_declared, without_rare
 from sparsona.data.schema.exchange import Agreement, exchange, scaled_alone
-from sparsona.data.schema.rare import without_rare
 from sparsona.data.schema.roles import ColumnSplit, along_of
 from sparsona.data.schema.rows import Rows
 from sparsona.data.schema.schema import Schema, published_schema

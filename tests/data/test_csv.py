@@ -12,8 +12,8 @@ from bad_tables import disguised_files
 from sparsona import data
 from sparsona.data import Columns
 from sparsona.data._csv import parse_csv
+from sparsona.data.schema.columns import Format
 from sparsona.data.schema.exchange import exchange
-from sparsona.data.schema.format import Format
 from sparsona.data.schema.roles import along_of
 from sparsona.errors import DataError, InputError
 

@@ -16,8 +16,7 @@ from sparsona.data import from_python
 from sparsona.data._arrays import by_name
 from sparsona.data.fields import Unpack, fields_of, packed, unpacking, without_unpacking
 from sparsona.data.schema.columns import Columns
-from sparsona.data.schema.schema import Schema, published_schema
-from sparsona.data.schema.told import told_schema
+from sparsona.data.schema.schema import Schema, published_schema, told_schema
 from sparsona.errors import DataError, InputError
 
 

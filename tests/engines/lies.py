@@ -10,7 +10,7 @@ import numpy as np
 from flower_helpers import SPOILED, spoiled
 
 from sparsona.data.schema.exchange import LIMIT
-from sparsona.data.schema.text import pack_doubles
+from sparsona.data.schema.limits import pack_doubles
 from sparsona.engines.network.flower.started.sparsona_records import Head
 from sparsona.engines.network.heads import MOST_ROWS, told_ledger
 from sparsona.message import Message

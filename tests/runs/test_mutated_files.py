@@ -18,7 +18,7 @@ from mutations import damaged, mutated
 
 import sparsona
 from sparsona.data.folder import read_table
-from sparsona.data.schema.format import Format
+from sparsona.data.schema.columns import Format
 from sparsona.errors import InputError, SparsonaError
 from sparsona.experiment import build, parsed, read
 from sparsona.export.files import card_of, model_of

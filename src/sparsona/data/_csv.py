@@ -13,7 +13,7 @@ import numpy as np
 
 from sparsona.data._signatures import signature
 from sparsona.data.dataset import Array
-from sparsona.data.schema.format import TAB, UTF8, Format
+from sparsona.data.schema.columns import TAB, UTF8, Format
 from sparsona.data.schema.table import Table, check_width
 from sparsona.errors import DataError
 from sparsona.files import check_memory, reading

@@ -8,13 +8,12 @@ import numpy as np
 from sparsona.data.dataset import Array, ClientSplit, Dataset
 from sparsona.data.redrawn import ResampledRows
 from sparsona.data.schema.bounds import within
-from sparsona.data.schema.cells import in_order
 from sparsona.data.schema.columns import Columns
 from sparsona.data.schema.exchange import Agreement, apply
 from sparsona.data.schema.roles import ColumnSplit, check_dropped
 from sparsona.data.schema.rows import Rows, joined, understand
 from sparsona.data.schema.schema import class_names
-from sparsona.data.schema.table import Table, Tables
+from sparsona.data.schema.table import Table, Tables, in_order
 from sparsona.errors import DataError
 
 UNKNOWN = -1

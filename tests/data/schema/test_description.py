@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from sparsona.data.schema.columns import Columns
 from sparsona.data.schema.description import describe_rows
 from sparsona.data.schema.exchange import agree
-from sparsona.data.schema.limits import MOST_CATEGORIES, MOST_CHARACTERS
+from sparsona.data.schema.limits import MOST_CATEGORIES, MOST_CHARACTERS, pack_doubles, pack_text, text_in
 from sparsona.data.schema.rows import understand
 from sparsona.data.schema.table import Table
-from sparsona.data.schema.text import pack_doubles, pack_text, text_in
 from sparsona.errors import DataError, SparsonaError, WireError
 from sparsona.message import Message, Part
 

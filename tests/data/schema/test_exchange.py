@@ -13,15 +13,14 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import sparsona
-from sparsona.data.schema.agreed import schema_of
 from sparsona.data.schema.columns import Columns
 from sparsona.data.schema.description import describe_rows
-from sparsona.data.schema.exchange import LIMIT, agree, apply, exchange, scaled_alone
+from sparsona.data.schema.exchange import LIMIT, agree, apply, exchange, scaled_alone, schema_of
+from sparsona.data.schema.limits import pack_doubles, pack_text, text_in, unpack_doubles
 from sparsona.data.schema.moments import moments, pooled
 from sparsona.data.schema.rows import Rows, joined, understand
 from sparsona.data.schema.schema import Category, Number
 from sparsona.data.schema.table import Table
-from sparsona.data.schema.text import pack_doubles, pack_text, text_in, unpack_doubles
 from sparsona.errors import DataError, WireError
 from sparsona.message import Message
 from sparsona.prepare import prepare

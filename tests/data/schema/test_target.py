@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sparsona.data.schema.columns import Columns
-from sparsona.data.schema.format import Format
+from sparsona.data.schema.columns import Columns, Format
 from sparsona.data.schema.rows import understand
 from sparsona.data.schema.table import Table
 from sparsona.data.schema.target import infer

@@ -16,7 +16,7 @@ from flower_helpers import SPOILED, Direct, Federation, spoiled, ward_tables
 from safetensors.torch import save_file
 
 from sparsona.data.schema.exchange import LIMIT, agree
-from sparsona.data.schema.text import pack_text, text_in
+from sparsona.data.schema.limits import pack_text, text_in
 from sparsona.engines.network import engine as engine_module
 from sparsona.engines.network import memory as memory_module
 from sparsona.engines.network.carrier import Parcel, Returned

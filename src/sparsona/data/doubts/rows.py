@@ -10,7 +10,7 @@ from sparsona.data.dataset import Array, Indices
 from sparsona.data.doubts import DOUBTS, Doubt, Sites
 from sparsona.data.doubts._sites import mixed
 from sparsona.data.schema.columns import as_option
-from sparsona.data.schema.identifiers import names_somebody
+from sparsona.data.schema.roles import names_somebody
 
 LEAST, SHARE, CHANCE = 3, 0.01, 10
 """Least rows and least share of rows for a warning about copies, and the least ratio to the number expected by chance.

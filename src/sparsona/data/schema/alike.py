@@ -1,8 +1,9 @@
-"""Check that two owners' tables have the same inputs, columns and targets; errors name the owner that differs."""
+"""Compare owners: the same inputs, columns and targets, and names that differ only in spelling."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import unicodedata
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from sparsona.data.schema.columns import InputKind, as_option, in_capitals
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from sparsona.data.schema.rows import Rows
 
     Compared: TypeAlias = Head | Rows
+
 
 ColumnKind = Literal["number", "numeric", "text", "empty"]
 """Numbers; categories named by numbers or by texts, or without any value at this owner."""
@@ -78,3 +80,40 @@ def _refuse_other_targets(first: str, a: Compared, other: str, b: Compared) -> N
         raise DataError(
             f"{other}, column {b.targets[0]!r} holds {_KINDS[b.kind]}, {first} holds {_KINDS[a.kind]}; {fix}"
         )
+
+
+def folded(name: str) -> str:
+    """Return a name without differences of spelling: capitals, spaces, composed letters.
+
+    >>> folded("Type  A") == folded("type a"), folded("u\\u0308ber") == folded("\\u00fcber")
+    (True, True)
+    """
+    return " ".join(unicodedata.normalize("NFKC", name).casefold().split())
+
+
+def variants(names: Iterable[str]) -> tuple[str, str] | None:
+    """Return two names that are the same when folded; None if there are none.
+
+    >>> variants(["no", "yes", "Yes"]), variants(["a", "b"])
+    (('Yes', 'yes'), None)
+    """
+    seen: dict[str, str] = {}
+    for name in sorted(names):
+        if (other := seen.setdefault(folded(name), name)) != name:
+            return other, name
+    return None
+
+
+def refuse_variants(column: str, names: Mapping[str, Iterable[str]]) -> None:
+    """Refuse a column in which names differ only in spelling; the keys name the owners."""
+    told = {owner: set(own) for owner, own in names.items()}
+    found = variants(set().union(*told.values()))
+    if found is None:
+        return
+    owners = [next(owner for owner, own in told.items() if name in own) for name in found]
+    same_look = len({" ".join(unicodedata.normalize("NFKC", name).split()) for name in found}) == 1
+    one, other = (ascii(name).replace("  ", " \\x20") if same_look else repr(name) for name in found)
+    raise DataError(
+        f"column {column!r}: {one} of {owners[0]} and {other} of {owners[1]} differ only in capitals, spaces or "
+        "composed letters; write them alike, or pass --spelling exact where they are two"
+    )

@@ -1,7 +1,10 @@
-"""Columns with declared ranges or names: before round 1 the owner then sends only its number of rows.
+"""What may leave an owner before round 1: declared ranges and names, or values that enough rows share.
 
-The description of declared columns follows from the declaration. Each row is made to fit it: a number outside of its
-range becomes the nearest number inside, an undeclared name becomes a missing value.
+The description of declared columns follows from the declaration, so the owner sends only its number of rows. Each row
+is made to fit it: a number outside of its range becomes the nearest number inside, an undeclared name a missing value.
+
+Without a declaration, rare values are removed before anything is computed: a value of fewer than `least` training rows
+would reveal single rows, in the agreement and in the update of its input. Simulations and nodes call the same function.
 """
 
 from __future__ import annotations
@@ -13,10 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from sparsona.data.dataset import Array, ClientSplit
 from sparsona.data.schema.columns import as_option_list
 from sparsona.data.schema.moments import ColumnMoments
 from sparsona.data.schema.rows import Rows
-from sparsona.data.schema.schema import class_names
+from sparsona.data.schema.schema import UNKNOWN, class_names
 from sparsona.data.schema.target import Kind
 from sparsona.errors import DataError, InputError
 
@@ -131,3 +135,53 @@ def declared_description(rows: Rows, count: int) -> dict[str, Any]:
 def _uniform(ranges: list[tuple[float, float]], count: int) -> ColumnMoments:
     low, high = np.array(ranges, np.float64).reshape(-1, 2).T
     return ColumnMoments(np.full(len(low), count, np.int64), (low + high) / 2, count * (high - low) ** 2 / 12)
+
+
+def without_rare(rows: Rows, splits: Iterable[ClientSplit], least: int) -> Rows:
+    """Return each client's rows without values that fewer than `least` of its training rows share.
+
+    A rare category becomes missing and a rare token the unknown word. A column with few known numbers becomes missing
+    as a whole; few missing numbers are filled in with the client's mean. Declared columns (bounds) stay as they are.
+    Raises `DataError` for a class of few rows, unless the experiment names the classes.
+    """
+    if least <= 1 or rows.bounds:
+        return rows
+    numbers = rows.numbers.copy()
+    categories = {name: values.copy() for name, values in rows.categories.items()}
+    block = None if rows.block is None else rows.block.copy()
+    for split in splits:
+        _check_classes(rows, split, least)
+        mine = np.concatenate([split.train, split.validation, split.test])
+        for values in categories.values():
+            held, counts = np.unique(values[split.train], return_counts=True)
+            rare = ~np.isin(values[mine], held[counts >= least])
+            values[mine[rare]] = ""
+        for k in range(numbers.shape[1]):
+            numbers[mine, k] = _filled(numbers[:, k], split, mine, least)
+        if block is not None and rows.inputs == "tokens":
+            seen = np.concatenate([np.unique(sample) for sample in block[split.train]])
+            held, counts = np.unique(seen, return_counts=True)
+            block[mine] = np.where(np.isin(block[mine], (0, *held[counts >= least])), block[mine], UNKNOWN)
+    return replace(rows, numbers=numbers, categories=categories, block=block)
+
+
+def _filled(column: Array, split: ClientSplit, mine: Array, least: int) -> Array:
+    seen, own = column[split.train], column[mine]
+    known = seen[~np.isnan(seen)]
+    if len(known) < least:
+        return np.full(len(mine), np.nan)
+    return np.where(np.isnan(own), known.mean(), own) if len(seen) - len(known) < least else own
+
+
+def _check_classes(rows: Rows, split: ClientSplit, least: int) -> None:
+    seen = rows.take(split.train)
+    if rows.classes or not seen.tells_classes:
+        return
+    names, counts = np.unique(class_names(seen), return_counts=True)
+    if counts.min() < least:
+        name = str(names[counts.argmin()])
+        raise DataError(
+            f"client {split.name!r}, target {rows.targets[0]!r}: {int(counts.min())} training rows have the class "
+            f"{name!r}, and its name may leave with {least} or more (least_rows); name all classes in the experiment "
+            "(columns.classes), leave these rows out, or pass --task regression where the target is a number"
+        )

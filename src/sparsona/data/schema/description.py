@@ -18,7 +18,7 @@ from pydantic import Field, TypeAdapter, model_validator
 from sparsona.data.dataset import Array, Indices
 from sparsona.data.schema.alike import ColumnKind
 from sparsona.data.schema.bounds import declared_description
-from sparsona.data.schema.columns import InputKind, Scaling, TaskName, as_option
+from sparsona.data.schema.columns import InputKind, Scaling, Spelling, TaskName, as_option
 from sparsona.data.schema.limits import (
     LARGEST,
     MOST_CATEGORIES,
@@ -32,15 +32,16 @@ from sparsona.data.schema.limits import (
     Shape,
     Targets,
     WireModel,
+    pack_doubles,
+    pack_text,
     read_json,
+    text_in,
+    unpack_doubles,
 )
 from sparsona.data.schema.moments import ColumnMoments, moments, pooled
 from sparsona.data.schema.rows import Rows
-from sparsona.data.schema.schema import class_names
-from sparsona.data.schema.spelling import Spelling
+from sparsona.data.schema.schema import MOST_INPUTS, class_names
 from sparsona.data.schema.target import Kind, tells_classes
-from sparsona.data.schema.text import pack_doubles, pack_text, text_in, unpack_doubles
-from sparsona.data.schema.told import MOST_INPUTS
 from sparsona.errors import DataError, WireError
 from sparsona.message import Message
 

@@ -15,13 +15,19 @@ import numpy as np
 
 from sparsona.data.dataset import Array, Field, Indices
 from sparsona.data.schema.alike import ColumnKind, refuse_different
-from sparsona.data.schema.cells import names
-from sparsona.data.schema.columns import Columns, InputKind, Scaling, TaskName, as_option, as_option_list
-from sparsona.data.schema.format import DOUBTFUL, Format
-from sparsona.data.schema.identifiers import MANY, names_somebody
-from sparsona.data.schema.roles import ColumnSplit, Roles, roles_of
-from sparsona.data.schema.spelling import Spelling
-from sparsona.data.schema.table import Table
+from sparsona.data.schema.columns import (
+    DOUBTFUL,
+    Columns,
+    Format,
+    InputKind,
+    Scaling,
+    Spelling,
+    TaskName,
+    as_option,
+    as_option_list,
+)
+from sparsona.data.schema.roles import MANY, ColumnSplit, Roles, names_somebody, roles_of
+from sparsona.data.schema.table import Table, names
 from sparsona.data.schema.target import Kind, kind_of, target_of, tells_classes
 from sparsona.errors import DataError
 

@@ -6,10 +6,9 @@ from typing import Literal
 import numpy as np
 
 from sparsona.data.dataset import Array
-from sparsona.data.schema.cells import EXACT
 from sparsona.data.schema.columns import TaskName, as_option
 from sparsona.data.schema.roles import Roles
-from sparsona.data.schema.table import Table
+from sparsona.data.schema.table import EXACT, Table
 from sparsona.errors import DataError
 
 Kind = Literal["text", "whole", "decimal"]

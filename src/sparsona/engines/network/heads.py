@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from sparsona.data.schema.told import first_problem
+from sparsona.data.schema.schema import first_problem
 from sparsona.engines.network.flower.started.sparsona_records import Head
 from sparsona.errors import WireError, printable
 from sparsona.federation.worker import Scores

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from sparsona.data.dataset import Federation
-from sparsona.data.schema.agreed import schema_of
 from sparsona.data.schema.bounds import check_declared
-from sparsona.data.schema.exchange import LIMIT
+from sparsona.data.schema.exchange import LIMIT, schema_of
 from sparsona.data.schema.schema import Schema
 from sparsona.engines.network.carrier import Answer, Body, OrderGuard
 from sparsona.engines.network.consent import Consent, Question, Rules, Terms, Waiting, in_words, rows_hash

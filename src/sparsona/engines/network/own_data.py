@@ -21,13 +21,11 @@ from sparsona.data.dataset import ClientSplit, Dataset, Federation
 from sparsona.data.doubts import Sites, doubts_of, listed
 from sparsona.data.folder import READERS, read_table
 from sparsona.data.npz import read_npz
-from sparsona.data.schema.bounds import Bounds
-from sparsona.data.schema.columns import Columns
+from sparsona.data.schema.bounds import Bounds, without_rare
+from sparsona.data.schema.columns import UTF8, Columns, Format
 from sparsona.data.schema.description import describe_rows
 from sparsona.data.schema.exchange import Agreement, scaled_alone
-from sparsona.data.schema.format import UTF8, Format
-from sparsona.data.schema.rare import without_rare
-from sparsona.data.schema.roles import along_of
+from sparsona.data.schema.roles import ColumnSplit, along_of
 from sparsona.data.schema.rows import Rows
 from sparsona.data.schema.schema import Category, Schema, class_names, published_schema
 from sparsona.data.schema.table import Tables

@@ -11,7 +11,7 @@ import pytest
 from sparsona import data
 from sparsona.data import Columns
 from sparsona.data.dataset import Array, Dataset
-from sparsona.data.schema.identifiers import counts_rows, identifies
+from sparsona.data.schema.roles import counts_rows, identifies
 from sparsona.errors import DataError
 
 RNG = np.random.default_rng(5)

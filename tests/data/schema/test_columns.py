@@ -12,7 +12,7 @@ from sparsona import data
 from sparsona.data import Columns
 from sparsona.data._tables import dataset_of
 from sparsona.data.folder import read_table
-from sparsona.data.schema.format import Format
+from sparsona.data.schema.columns import Format
 from sparsona.data.schema.raw import encode_raw
 from sparsona.data.schema.schema import Category, Number, Schema
 from sparsona.data.schema.table import Tables

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_digits
 
 from sparsona.data.dataset import Array
-from sparsona.data.schema.moments import ColumnMoments, moments
-from sparsona.data.schema.plausible import refuse_implausible
+from sparsona.data.schema.moments import ColumnMoments, moments, refuse_implausible
 from sparsona.errors import DataError
 
 

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mutations import mutated
 
-from sparsona.data.schema.format import Format
-from sparsona.data.schema.schema import Category, Number, Schema
-from sparsona.data.schema.told import told_schema
+from sparsona.data.schema.columns import Format
+from sparsona.data.schema.schema import Category, Number, Schema, told_schema
 from sparsona.errors import WireError
 
 TABLE = Schema(
