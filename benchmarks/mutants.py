@@ -33,8 +33,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import sparsona
-from sparsona.data.folder import read_table
-from sparsona.data.npz import read_npz
+from sparsona.data.folder import read_npz, read_table
 from sparsona.data.schema.columns import Columns, Format
 from sparsona.data.schema.description import describe_rows
 from sparsona.data.schema.exchange import agree

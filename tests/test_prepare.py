@@ -11,7 +11,7 @@ import pytest
 from torch import nn
 
 import sparsona
-from sparsona.data import heart_disease
+from sparsona.data import uci
 from sparsona.errors import InputError
 from sparsona.federation.schedule import Sampled
 from sparsona.methods import METHODS
@@ -105,14 +105,14 @@ def test_a_training_setting_that_changes_nothing_is_named(method: str, caplog: p
 
 def test_owners_of_a_published_table_are_the_clients(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As `sparsona data show heart-disease` shows them."""
-    monkeypatch.setattr(heart_disease, "HOSPITALS", dict.fromkeys(heart_disease.HOSPITALS, ("", 0, 20)))
+    monkeypatch.setattr(uci, "HOSPITALS", dict.fromkeys(uci.HOSPITALS, ("", 0, 20)))
     monkeypatch.setenv("SPARSONA_DATA", str(tmp_path))
     (tmp_path / "heart-disease").mkdir()
     lines = [f"{40 + 7 * k % 13}.0,1.0,1,145,233,1,2,150,0,2.3,3,0,6,{k % 2}" for k in range(20)]
-    for hospital in heart_disease.HOSPITALS:
+    for hospital in uci.HOSPITALS:
         (tmp_path / "heart-disease" / f"processed.{hospital}.data").write_text("\n".join(lines) + "\n")
     given = {"method": "local", "data": "heart-disease"}
-    assert sorted(prepare(given).setup.federation.clients) == sorted(heart_disease.HOSPITALS)
+    assert sorted(prepare(given).setup.federation.clients) == sorted(uci.HOSPITALS)
     with pytest.raises(InputError, match=r"heart-disease has 4 clients, 3 are asked for; leave --clients out"):
         prepare({**given, "clients": 3})
     assert len(prepare({**given, "partition": "iid", "clients": 3}).setup.federation.clients) == 3

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sparsona import data
-from sparsona.data import DATASETS, Source, Store, heart_disease
+from sparsona.data import DATASETS, Source, Store, uci
 from sparsona.errors import DataError, InputError
 
 NAMES = [
@@ -39,12 +39,12 @@ def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def small_hospitals(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heart_disease, "HOSPITALS", dict.fromkeys(heart_disease.HOSPITALS, ("", 0, 1)))
+    monkeypatch.setattr(uci, "HOSPITALS", dict.fromkeys(uci.HOSPITALS, ("", 0, 1)))
 
 
 def write_hospitals(folder: Path, age: int) -> None:
     folder.mkdir(parents=True)
-    for hospital in heart_disease.HOSPITALS:
+    for hospital in uci.HOSPITALS:
         (folder / f"processed.{hospital}.data").write_text(f"{age},1,1,145,233,1,2,150,0,2.3,3,0,6,0\n")
 
 

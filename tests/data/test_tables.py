@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sparsona import data
-from sparsona.data import covtype, heart_disease
+from sparsona.data import uci
 from sparsona.errors import DataError
 
 
@@ -26,7 +26,7 @@ def write_covtype(root: Path, text: str, zipped: bool = True) -> None:
 
 @pytest.mark.parametrize("zipped", [True, False])
 def test_covtype_reads_rows_and_areas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, zipped: bool) -> None:
-    monkeypatch.setattr(covtype, "ROWS", 3)
+    monkeypatch.setattr(uci, "ROWS", 3)
     lines = [covtype_line(0, 28, 5), covtype_line(3, 0, 1), covtype_line(2, 39, 7)]
     write_covtype(tmp_path, "\n".join(lines) + "\n", zipped)
     loaded = data.load("covtype", tmp_path)
@@ -52,7 +52,7 @@ def test_covtype_reads_rows_and_areas(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_a_wrong_covtype_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: list[str], problem: str
 ) -> None:
-    monkeypatch.setattr(covtype, "ROWS", 2)
+    monkeypatch.setattr(uci, "ROWS", 2)
     write_covtype(tmp_path, "\n".join(lines))
     with pytest.raises(DataError, match=problem):
         data.load("covtype", tmp_path)
@@ -68,10 +68,10 @@ def test_a_truncated_covtype_is_told(tmp_path: Path) -> None:
 
 @pytest.fixture
 def hospitals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(heart_disease, "HOSPITALS", dict.fromkeys(heart_disease.HOSPITALS, ("", 0, 2)))
+    monkeypatch.setattr(uci, "HOSPITALS", dict.fromkeys(uci.HOSPITALS, ("", 0, 2)))
     folder = tmp_path / "heart-disease"
     folder.mkdir()
-    for k, hospital in enumerate(heart_disease.HOSPITALS):
+    for k, hospital in enumerate(uci.HOSPITALS):
         lines = [f"{60 + k}.0,1.0,1,145,233,1,2,150,0,2.3,3,0,6,0", "35,1,4,?,0,?,0,130,1,.7,?,?,7,3"]
         (folder / f"processed.{hospital}.data").write_text("\n".join(lines) + "\n")
     return tmp_path

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from sparsona.data._fetch import Fetched, FetchedFile, Progress, fetch
 from sparsona.data._own import from_arrays, from_python, from_torch
-from sparsona.data._source import DATASETS, File, Source, source
-from sparsona.data._store import Store, roots
+from sparsona.data._store import DATASETS, File, Source, Store, roots, source
 from sparsona.data._tables import dataset_of
 from sparsona.data.dataset import Dataset
 from sparsona.data.schema.columns import Columns

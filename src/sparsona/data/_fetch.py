@@ -22,8 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from sparsona.data._source import File, Source
-from sparsona.data._store import Store
+from sparsona.data._store import File, Source, Store
 from sparsona.errors import DataError
 
 Progress = Callable[[str, int, int | None], None]

@@ -8,8 +8,7 @@ from typing import Any
 import torch.utils.data
 
 from sparsona.data._arrays import Pair, from_pairs, read_torch
-from sparsona.data._arrow import from_huggingface
-from sparsona.data._frame import from_frame, is_frame
+from sparsona.data._frames import from_frame, from_huggingface, is_frame
 from sparsona.data._tables import dataset_of
 from sparsona.data.dataset import Dataset
 from sparsona.data.fields import fields_of, packed

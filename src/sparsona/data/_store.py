@@ -1,18 +1,100 @@
-"""Find and read the files of a data set; errors for missing and damaged files."""
+"""Data sets by name: their declarations, and their files: found, read, and cached as arrays, without pickle."""
 
 from __future__ import annotations
 
 import gzip
+import hashlib
+import io
+import logging
 import os
 import tarfile
+import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from sparsona.data._source import File, Source
+import numpy as np
+
+from sparsona.data.dataset import Array, Dataset
+from sparsona.data.schema.table import Tables
 from sparsona.errors import DataError
+from sparsona.files import write_whole
+from sparsona.registry import Registry
+
+
+@dataclass(frozen=True)
+class File:
+    """One published file: its place below the data set's folder, and its addresses.
+
+    `members` names the files that are unpacked from an archive, which is then removed; without members the file is kept
+    as it is. A file without `urls` cannot be downloaded: `Source.by_hand` explains how to get it, and `name` may be a
+    pattern. Without a checksum only the size is checked.
+    """
+
+    name: str
+    urls: tuple[str, ...] = ()
+    sha256: str = ""
+    md5: str = ""
+    size: int | None = None
+    members: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
+    """Other names under which a copy is accepted."""
+
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """Return the names that must exist for this file to count as present."""
+        return self.members or (self.name,)
+
+
+@dataclass(frozen=True)
+class Source:
+    """A data set by name: how to read it, and how to get it.
+
+    `load` takes a :class:`~sparsona.data.Store` and the part of the spec after the name (``emnist:letters``).
+    """
+
+    name: str
+    load: Callable[..., Dataset | Tables]
+    about: str
+    licence: str
+    homepage: str = ""
+    files: tuple[File, ...] = ()
+    by_hand: str = ""
+    system: tuple[str, ...] = ()
+    """Other folders in which the operating system may have put the files."""
+
+    @property
+    def size(self) -> int | None:
+        """Return the bytes to download; None if there is no download or a size is unknown."""
+        sizes = [file.size for file in self.files if file.urls]
+        known = [size for size in sizes if size is not None]
+        return sum(known) if sizes and len(known) == len(sizes) else None
+
+
+DATASETS: Registry[Source] = Registry("data set", "sparsona.data", decorator="source")
+
+
+def source(
+    name: str = "",
+    *,
+    about: str,
+    licence: str,
+    homepage: str = "",
+    files: tuple[File, ...] = (),
+    by_hand: str = "",
+    system: tuple[str, ...] = (),
+) -> Callable[[Callable[..., Dataset | Tables]], Callable[..., Dataset | Tables]]:
+    """Register the function below as a data set, by default of its file's name. The function itself stays as it is."""
+
+    def register(load: Callable[..., Dataset | Tables]) -> Callable[..., Dataset | Tables]:
+        called = name or load.__module__.rpartition(".")[2].replace("_", "-")
+        DATASETS.named(called)(Source(called, load, about, licence, homepage, files, by_hand, system))
+        return load
+
+    return register
+
 
 VARIABLE = "SPARSONA_DATA"
 
@@ -120,3 +202,53 @@ class Store:
         with self.reading(path):
             data = path.read_bytes()
             return gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
+
+
+FOLDER = ".arrays"
+log = logging.getLogger(__name__)
+
+
+def cached(
+    store: Store, files: Sequence[Path], config: str, make: Callable[[], Mapping[str, Array]]
+) -> Mapping[str, Array]:
+    """Return the arrays that `make` makes of these files, from the cache if possible.
+
+    The key covers the content of the files and the `config`, so a changed archive or tokenizer gives new arrays. An
+    unreadable cache is rebuilt; without a writable cache the arrays are made each time.
+    """
+    name = f"{store.source.name}-{fingerprint(store, files, config)}.npz"
+    for root in store.roots:
+        arrays = _cached(root / FOLDER / name)
+        if arrays is not None:
+            return arrays
+    arrays = make()
+    for root in store.roots:
+        try:
+            content = io.BytesIO()
+            np.savez(content, allow_pickle=False, **arrays)
+            (root / FOLDER).mkdir(parents=True, exist_ok=True)
+            write_whole(root / FOLDER / name, content.getbuffer())
+            break
+        except OSError as error:
+            log.info("no cache below %s: %s", root, error)
+    return arrays
+
+
+def fingerprint(store: Store, files: Sequence[Path], config: str) -> str:
+    """Return the cache key of these files and `config`."""
+    digest = hashlib.sha256(config.encode())
+    for path in files:
+        with store.reading(path), path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()[:20]
+
+
+def _cached(path: Path) -> Mapping[str, Array] | None:
+    if not path.is_file():
+        return None
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            return {key: stored[key] for key in stored.files}
+    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        log.info("the cache %s is made anew: %s", path, error)
+        return None

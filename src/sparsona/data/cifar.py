@@ -8,8 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sparsona.data._source import File, source
-from sparsona.data._store import Store
+from sparsona.data._store import File, Store, source
 from sparsona.data.dataset import Array, Dataset
 
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.247, 0.243, 0.261)

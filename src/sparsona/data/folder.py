@@ -1,31 +1,42 @@
-"""``folder:PATH``: the user's own data in a folder, one file per client, named after it.
+"""The user's own files: ``folder:`` has one per client, named after it; ``csv:``, ``parquet:`` and ``npz:`` are one.
 
-``berlin.csv`` and ``berlin.parquet`` have columns, ``berlin.npz`` holds `x` and `y`, perhaps `x_test` and `y_test`. All
-are understood as :class:`sparsona.data.Columns` declares them. Any other file is refused, so that no client is left out
-silently. Hidden files and those that describe the folder (README, .md) are passed over.
+``berlin.csv`` and ``berlin.parquet`` have columns, which :class:`sparsona.data.Columns` declares. ``berlin.npz`` holds
+`x` and `y`; perhaps `x_test` and `y_test`, the official test part; perhaps `client`, the client of each sample, and
+`client_test`; perhaps `columns`, the names of the columns of `x`. Further arrays of one value per sample are columns
+that ``--split`` may name. :func:`sparsona.data.from_arrays` describes the arrays.
+
+What else a folder holds is refused: a client must not be left out unsaid. Hidden files and those that describe the
+folder (README, .md) are passed over. In one file of all clients, ``--client COLUMN`` names each row's client, or
+``--partition`` divides the rows; one of them must be given.
 """
 
+import zipfile
+import zlib
+from dataclasses import replace
 from pathlib import Path
 
-from sparsona.data._arrow import read_parquet
+import numpy as np
+
+from sparsona.data._arrays import from_pairs
 from sparsona.data._csv import read_csv
-from sparsona.data._source import source
-from sparsona.data._store import Store
-from sparsona.data.npz import read_npz_table
+from sparsona.data._frames import read_parquet
+from sparsona.data._store import Store, source
+from sparsona.data.dataset import Array
+from sparsona.data.schema.columns import Columns
 from sparsona.data.schema.table import Table, Tables
 from sparsona.errors import DataError
+from sparsona.files import checked_npz, reading
 
-READERS = {".csv": read_csv, ".npz": read_npz_table, ".parquet": read_parquet}
 ENDINGS = ".csv, .parquet or .npz"
 JUNK = ("desktop.ini", "thumbs.db")
 """Names of files that Windows creates in folders."""
 
 
-@source(about="your own files, one a client: folder:PATH with .csv, .parquet or .npz (x, y)", licence="yours")
-def load(store: Store, path: Path) -> Tables:
-    """Load the rows of every client, one file each."""
+@source("folder", about="your own files, one a client: folder:PATH with .csv, .parquet or .npz (x, y)", licence="yours")
+def folder(store: Store, path: Path) -> Tables:
+    """The rows of every client, a file each."""
     path = path.expanduser()
-    tables = tuple(read_table(file, file.stem) for file in _files(path))
+    tables = tuple(read_table(file, file.stem) for file in _client_files(path))
     tested = [table.where for table in tables if table.test]
     if tested and len(tested) < len(tables):
         plain = next(table.where for table in tables if not table.test)
@@ -40,7 +51,7 @@ def read_table(path: Path, owner: str) -> Table:
     return READERS[path.suffix.lower()](path, owner)
 
 
-def _files(path: Path) -> list[Path]:
+def _client_files(path: Path) -> list[Path]:
     files = entries(path, "folder")
     for file in files:
         if file.is_dir():
@@ -73,3 +84,84 @@ def is_harmless(file: Path) -> bool:
 
 def _remedy(file: Path) -> str:
     return "unpack it" if file.suffix.lower() in (".gz", ".zip", ".bz2", ".xz", ".7z") else "save it as .csv"
+
+
+KEYS = ("x", "y", "x_test", "y_test", "client", "client_test", "columns")
+
+
+@source("npz", about="your own arrays: npz:PATH with x, y and perhaps x_test, y_test, client", licence="yours")
+def npz(store: Store, path: Path) -> Tables:
+    """A test sample without a `client_test` has no owner; a partition assigns it by its class."""
+    path = path.expanduser()
+    table = read_npz_table(path, "")
+    columns = Columns(client="client") if "client" in table.columns else Columns()
+    return Tables(path.stem, (table,), owned=False, columns=columns)
+
+
+def read_npz_table(path: Path, owner: str) -> Table:
+    """The arrays of a file as a table."""
+    arrays = read_npz(path)
+    for key in ("x", "y"):
+        if key not in arrays:
+            raise DataError(f"{path} has no array {key!r}; save it with numpy.savez(path, x=..., y=...)")
+    if ("x_test" in arrays) != ("y_test" in arrays):
+        raise DataError(f"{path} has only one of x_test and y_test; give both or none")
+    test = (arrays["x_test"], arrays["y_test"]) if "x_test" in arrays else None
+    called = [str(name) for name in arrays["columns"].tolist()] if "columns" in arrays else []
+    table = from_pairs((arrays["x"], arrays["y"]), test, owner, str(path), called=called)
+    columns = dict(table.columns)
+    if "client" in arrays:
+        clients = _per_sample(arrays, "client", len(table) - table.test, path)
+        theirs = np.full(table.test, "", np.str_)
+        if "client_test" in arrays and test is not None:
+            theirs = _per_sample(arrays, "client_test", table.test, path)
+        columns["client"] = np.concatenate([clients, theirs]) if table.test else clients
+    further = {key: _per_sample(arrays, key, len(table), path) for key in arrays if key not in KEYS}
+    return replace(table, columns=columns | further, aside=frozenset(further))
+
+
+def _per_sample(arrays: dict[str, Array], key: str, rows: int, path: Path) -> Array:
+    values = arrays[key]
+    if values.shape != (rows,) or values.dtype.kind not in "iufUS" or (key in KEYS and values.dtype.kind == "f"):
+        known = "" if key in KEYS else f"; rename it to one of {', '.join(KEYS)}, or leave it out"
+        problem = f"{path}: {key} has shape {values.shape} and type {values.dtype}"
+        raise DataError(f"{problem}{known or f'; give one name or number for each of the {rows} samples'}")
+    return values.astype(np.str_) if key in KEYS or values.dtype.kind == "S" else values
+
+
+def read_npz(path: Path) -> dict[str, Array]:
+    """All arrays of a .npz file. Python objects are refused: reading them would run what the file says."""
+    try:
+        with reading(path):
+            if zipfile.is_zipfile(path):
+                with path.open("rb") as opened:
+                    checked_npz(opened, path)
+            stored = np.load(path, allow_pickle=False)
+            if not isinstance(stored, np.lib.npyio.NpzFile):
+                raise DataError(f"{path} is not a .npz file; write it with numpy.savez")
+            with stored:
+                return {key: stored[key] for key in stored.files}
+    except MemoryError as error:
+        raise DataError(f"{path} claims more than fits into memory ({error}); write it anew, or in parts") from None
+    except (ValueError, EOFError, KeyError, NotImplementedError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+        if "allow_pickle" in str(error) and zipfile.is_zipfile(path):
+            raise DataError(f"{path} holds Python objects; save plain numbers or texts, not dtype=object") from error
+        raise DataError(f"{path} is not a .npz file, or it is damaged; write it anew with numpy.savez") from error
+
+
+ONE_FILE = "your own rows in one file: {}:PATH, with --client COLUMN where it holds several clients"
+
+
+@source("csv", about=ONE_FILE.format("csv"), licence="yours")
+def csv(store: Store, path: Path) -> Tables:
+    """The rows of one csv file."""
+    return Tables(path.stem, (read_csv(path.expanduser(), ""),), owned=False)
+
+
+@source("parquet", about=ONE_FILE.format("parquet"), licence="yours")
+def parquet(store: Store, path: Path) -> Tables:
+    """The rows of one parquet file."""
+    return Tables(path.stem, (read_parquet(path.expanduser(), ""),), owned=False)
+
+
+READERS = {".csv": read_csv, ".npz": read_npz_table, ".parquet": read_parquet}

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sparsona.data._source import source
-from sparsona.data._store import Store
+from sparsona.data._store import Store, source
 from sparsona.data.dataset import Array
 from sparsona.data.folder import entries
 from sparsona.data.schema.table import Table, Tables

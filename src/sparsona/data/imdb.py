@@ -13,9 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sparsona.data._cache import cached
-from sparsona.data._source import File, source
-from sparsona.data._store import Store
+from sparsona.data._store import File, Store, cached, source
 from sparsona.data.dataset import Array, Dataset
 
 ARCHIVE, LABELLED = "aclImdb_v1.tar.gz", "aclImdb_labelled.tar.gz"

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sparsona.data._source import File, source
-from sparsona.data._store import Store
+from sparsona.data._store import File, Store, source
 from sparsona.data.dataset import Array, Dataset
 from sparsona.errors import InputError
 from sparsona.registry import suggest

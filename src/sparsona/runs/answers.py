@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from sparsona.data.dataset import Federation
-from sparsona.data.npz import read_npz
+from sparsona.data.folder import read_npz
 from sparsona.errors import DataError, RunError
 from sparsona.files import write_atomically
 from sparsona.method import ClientId

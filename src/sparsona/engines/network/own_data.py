@@ -19,8 +19,7 @@ from sparsona.data._csv import SEPARATORS
 from sparsona.data._tables import agreed_dataset, dataset_of
 from sparsona.data.dataset import ClientSplit, Dataset, Federation
 from sparsona.data.doubts import Sites, doubts_of, listed
-from sparsona.data.folder import READERS, read_table
-from sparsona.data.npz import read_npz
+from sparsona.data.folder import READERS, read_npz, read_table
 from sparsona.data.schema.bounds import Bounds, without_rare
 from sparsona.data.schema.columns import UTF8, Columns, Format
 from sparsona.data.schema.description import describe_rows
