@@ -53,7 +53,6 @@ WHOLE = {
     "methods/test_split_models": "methods whose models have two parts or several",
     "metrics/test_metrics": "every registered metric",
     "models/test_models": "every registered net",
-    "partition/test_kinds": "every registered partition",
     "privacy/test_audit": "attacks on the frames of private runs",
     "studies/test_space": "what a search may change",
     "report/loggers/test_mlflow": "the logger of MLflow",

@@ -27,7 +27,7 @@ from sparsona.methods.split import FedPer, FedRep, LGFedAvg
 from sparsona.models import MODELS
 from sparsona.ops.mixture import Mixture
 from sparsona.ops.parts import last_layers
-from sparsona.personal.leaves import leaves
+from sparsona.personal.kept import leaves
 from sparsona.testing import check_method, tiny_setup
 from sparsona.training.config import TrainConfig
 from sparsona.training.local import Local

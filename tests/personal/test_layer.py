@@ -17,8 +17,8 @@ from sparsona.experiment import assign, build
 from sparsona.message import Message, Vector
 from sparsona.method import Fit, Model
 from sparsona.ops.mixture import Mixture
+from sparsona.personal.kept import leaves
 from sparsona.personal.layer import METHOD_ALONE, PersonalLayer
-from sparsona.personal.leaves import leaves
 
 WHERE = task(nn.Linear(1, 2))
 

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from sparsona.data.dataset import ClientSplit
-from sparsona.experts.refitted import held_out, used
+from sparsona.experts.models import held_out, used
 from sparsona.federation.delivery import ClientMemory, with_extras, without_extras
 from sparsona.federation.references import ReferenceStore, usable
 from sparsona.federation.setup import Setup

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from sparsona.errors import InputError
-from sparsona.experts.alone import ExpertName, constant_answer, train_expert
-from sparsona.experts.refitted import Refitted
+from sparsona.experts.fits import ExpertName, constant_answer, train_expert
+from sparsona.experts.models import Refitted
 from sparsona.message import Message
 from sparsona.method import Arrival, ClientId, Fit, Method, Model, Queries, ServerContext, Steps, Task
 from sparsona.methods import METHODS

@@ -1,17 +1,43 @@
 """The best round: which of the models that a client has used stays when training is over.
 
-The best round is chosen on validation rows, by the first metric.
+Later rounds are not always better ones. Whether a round was good is seen on validation rows only, by the first metric.
+A model is kept by its vectors: it is one vector, or a dataclass that predicts by several.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
+import numpy as np
+
+from sparsona import tree
 from sparsona.message import Vector
 from sparsona.method import Model
-from sparsona.personal.leaves import leaves, with_leaves
+
+
+def leaves(model: Model) -> tuple[Vector, ...]:
+    """Return the float32 vectors of a model, in the order of its fields.
+
+    >>> leaves(np.float32([1, 2]))
+    (array([1., 2.], dtype=float32),)
+    """
+    return tuple(leaf for leaf in tree.leaves(model) if _is_vector(leaf))
+
+
+def with_leaves(model: Model, vectors: tuple[Vector, ...]) -> Model:
+    """Return the model with other vectors in the places of its own, or as it is where they do not fit."""
+    if [v.shape for v in leaves(model)] != [v.shape for v in vectors]:
+        return model
+    left = iter(vectors)
+    out: Model = tree.replaced(model, lambda leaf: next(left) if _is_vector(leaf) else leaf)
+    return out
+
+
+def _is_vector(leaf: Any) -> bool:
+    return isinstance(leaf, np.ndarray) and leaf.dtype == np.float32
+
 
 KeepName: TypeAlias = Literal["last", "best", "best-per-client"]
 

@@ -16,14 +16,13 @@ import numpy as np
 from pydantic import BeforeValidator
 
 from sparsona.errors import InputError
-from sparsona.experts.alone import train_expert
-from sparsona.experts.refitted import Refitted, held_out
-from sparsona.experts.trees import is_installed
+from sparsona.experts.fits import is_installed, train_expert
+from sparsona.experts.models import Refitted, held_out
 from sparsona.message import Vector
 from sparsona.method import ClientId, Fit, Model, Task
 from sparsona.ops.mixture import Mixture
 from sparsona.options import option
-from sparsona.personal.leaves import leaves, with_leaves
+from sparsona.personal.kept import leaves, with_leaves
 from sparsona.personal.weights import Table, equal_weights, own_weights, statistics, statistics_size
 from sparsona.training.local import Local
 from sparsona.training.prior import output_bias

@@ -18,8 +18,8 @@ from sparsona.federation.setup import Setup
 from sparsona.federation.worker import Job, Outcome
 from sparsona.message import Message, Part, Sparse, Ternary, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext
+from sparsona.personal.kept import leaves
 from sparsona.personal.layer import PersonalState
-from sparsona.personal.leaves import leaves
 from sparsona.runs.state import digest
 from sparsona.testing.guard import GuardedMethod
 from sparsona.testing.tiny import MEAN, none_refused, tiny_setup

@@ -1,19 +1,81 @@
-"""Trees as LightGBM's text, and their predictions by numpy: a saved model needs no LightGBM."""
+"""Models of one client's rows: a constant, a linear one, and trees, whose predictions need no LightGBM.
+
+A model may be refitted on training and validation rows; the one that never saw the validation rows stays beside it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import TypeAlias
 
 import numpy as np
 import torch
 
 from sparsona.data.dataset import Array, Indices
 from sparsona.errors import InputError
-from sparsona.experts.arrays import smoothed
-from sparsona.experts.rows import Kind
+from sparsona.experts.rows import Kind, OwnRows
 from sparsona.message import Vector
+from sparsona.method import Model
+from sparsona.tree import replaced
+
+
+@dataclass(frozen=True)
+class Constant:
+    """The same outputs for every row: log probabilities of classes, log odds of labels, or numbers."""
+
+    outputs: Vector
+
+    def predict(self, forward: Callable[[Vector, torch.Tensor], torch.Tensor], inputs: torch.Tensor) -> torch.Tensor:
+        """Return the outputs, once per row."""
+        return torch.from_numpy(self.outputs).to(inputs.device).repeat(len(inputs), 1)
+
+
+@dataclass(frozen=True)
+class LinearModel:
+    """Outputs are `weight` times the inputs plus `bias`: log odds of classes and labels, or numbers."""
+
+    weight: Array
+    bias: Vector
+
+    def predict(self, forward: Callable[[Vector, torch.Tensor], torch.Tensor], inputs: torch.Tensor) -> torch.Tensor:
+        """Return the outputs for prepared inputs of any shape."""
+        weight, bias = (torch.from_numpy(part).to(inputs.device) for part in (self.weight, self.bias))
+        return torch.nn.functional.linear(inputs.flatten(1).float(), weight, bias)
+
+
+def fit_constant(rows: OwnRows) -> Constant:
+    """Return the constant answer: class frequencies, the share of each label, or the mean.
+
+    One more row is spread evenly over all classes.
+
+    >>> x, none = np.zeros((3, 1), np.float32), np.zeros(0, np.int64)
+    >>> seen = OwnRows("classification", 2, x, np.array([0, 0, 1]), x[:0], none, 0)
+    >>> np.exp(fit_constant(seen).outputs).round(3)
+    array([0.625, 0.375], dtype=float32)
+    """
+    count, targets = len(rows.targets), rows.targets
+    if rows.kind == "classification":
+        shares = np.bincount(targets, minlength=rows.outputs) / max(count, 1)
+        return Constant(np.log(smoothed(shares, count, rows.outputs)).astype(np.float32))
+    known = ~np.isnan(targets)
+    counts = known.sum(0)
+    means = np.where(known, targets, 0.0).sum(0, dtype=np.float64) / np.maximum(counts, 1)
+    if rows.kind == "multilabel":
+        shares = smoothed(means, counts, 2)
+        return Constant((np.log(shares) - np.log1p(-shares)).astype(np.float32))
+    return Constant(means.astype(np.float32))
+
+
+def smoothed(shares: Array, rows: int | Array, classes: int) -> Array:
+    """Return probabilities after one more row that is spread evenly over all classes.
+
+    No class is impossible then: a class that a client has never seen costs a finite log loss.
+    """
+    out: Array = (shares * rows + 1 / classes) / (np.asarray(rows) + 1)
+    return out
+
 
 BATCH = 2**20
 """Rows times trees that are looked at together."""
@@ -173,3 +235,31 @@ def _together(forests: list[Forest], start: Array) -> Forest:
     )
     depth = max(forest.depth for forest in forests)
     return Forest(start, moved("roots"), outputs, feature, threshold, moved("left"), moved("right"), value, depth)
+
+
+ExpertModel: TypeAlias = Constant | LinearModel | Trees
+
+
+@dataclass(frozen=True)
+class Refitted:
+    """`used` is what a client uses and exports. `checked` was trained on training rows only: its validation scores
+    are those that choices are made on."""
+
+    used: ExpertModel
+    checked: ExpertModel
+
+    def predict(self, forward: Callable[[Vector, torch.Tensor], torch.Tensor], inputs: torch.Tensor) -> torch.Tensor:
+        """Return the outputs of the model that is used."""
+        return self.used.predict(forward, inputs)
+
+
+def used(model: Model) -> Model:
+    """Return the model without what is only there for validation scores: what is saved and exported."""
+    out: Model = replaced(model, lambda leaf: leaf.used if isinstance(leaf, Refitted) else leaf, Refitted)
+    return out
+
+
+def held_out(model: Model) -> Model:
+    """Return the model as it was before it saw validation rows; the same object where it has not seen any."""
+    out: Model = replaced(model, lambda leaf: leaf.checked if isinstance(leaf, Refitted) else leaf, Refitted)
+    return out

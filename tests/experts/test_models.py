@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import sparsona
-from sparsona.experts.arrays import Constant
-from sparsona.experts.refitted import Refitted, held_out, used
+from sparsona.experts.models import Constant, Refitted, held_out, used
 from sparsona.federation.worker import Evaluator
 from sparsona.methods.fedavg import FedAvg
 from sparsona.testing import tiny_setup

@@ -9,7 +9,7 @@ import numpy as np
 from scripted import floats
 
 from sparsona.message import Vector
-from sparsona.personal.leaves import leaves, with_leaves
+from sparsona.personal.kept import leaves, with_leaves
 
 
 @dataclass(frozen=True)
