@@ -11,8 +11,7 @@ from sparsona.experiment import Experiment
 from sparsona.federation.rounds import Rounds
 from sparsona.federation.setup import Setup
 from sparsona.method import ClientId
-from sparsona.metrics import Answers, Metric
-from sparsona.metrics._named import known
+from sparsona.metrics import Answers, Metric, known
 from sparsona.metrics._resampling import bootstrap
 from sparsona.runs.about import RateSearch, environment
 from sparsona.runs.answers import together

@@ -52,11 +52,7 @@ def balanced_accuracy(answers: Answers) -> float:
 
 @METRICS.named("sensitivity")
 @metric(
-    "classification",
-    "multilabel",
-    unit="%",
-    by_class=True,
-    undefined="its rows have no case of the positive class",
+    "classification", "multilabel", unit="%", by_class=True, undefined="its rows have no case of the positive class"
 )
 def sensitivity(answers: Answers) -> float:
     """Share of positive cases that are found (recall); of several classes the mean over those that occur."""
@@ -65,13 +61,7 @@ def sensitivity(answers: Answers) -> float:
 
 
 @METRICS.named("specificity")
-@metric(
-    "classification",
-    "multilabel",
-    unit="%",
-    by_class=True,
-    undefined="its rows are all of the positive class",
-)
+@metric("classification", "multilabel", unit="%", by_class=True, undefined="its rows are all of the positive class")
 def specificity(answers: Answers) -> float:
     """Share of negative cases that are not taken for positive; of several classes the mean over those that occur."""
     rest = [answers.predictions[answers.targets != label] != label for label in _asked(answers)]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from sparsona.metrics._named import from_0_to_1, in_percent
+from sparsona.metrics import from_0_to_1, in_percent
 from sparsona.report.comparison import Comparison, ComparisonRow
 from sparsona.report.console import size
 from sparsona.report.frames import LightFrame

@@ -8,9 +8,8 @@ from typing import Any
 from rich.table import Table
 
 from sparsona.data.dataset import Indices
-from sparsona.metrics._named import in_percent, known
-from sparsona.runs.clients import ClientScores, Score, read_clients
-from sparsona.runs.directory import RunDirectory
+from sparsona.metrics import in_percent, known
+from sparsona.runs.records import RoundReport
 from sparsona.words import counted
 
 

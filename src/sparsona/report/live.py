@@ -15,8 +15,7 @@ from typing import Any
 
 from sparsona.errors import InputError, SparsonaError, printable
 from sparsona.experiment import read
-from sparsona.metrics._named import in_percent
-from sparsona.report.html import asset
+from sparsona.metrics import in_percent
 from sparsona.runs.about import FILE as ABOUT
 from sparsona.runs.about import read_about
 from sparsona.runs.checkpoint import Checkpointer

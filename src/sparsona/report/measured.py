@@ -10,7 +10,7 @@ import numpy as np
 
 from sparsona.experiment import read
 from sparsona.method import ClientId
-from sparsona.metrics._named import in_percent
+from sparsona.metrics import in_percent
 from sparsona.registry import split_spec
 from sparsona.runs.about import About, read_about
 from sparsona.runs.budget import Budget

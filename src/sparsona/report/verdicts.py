@@ -9,7 +9,7 @@ from typing import Literal
 
 from sparsona.chance import Chance
 from sparsona.method import ClientId
-from sparsona.metrics._named import known
+from sparsona.metrics import known
 from sparsona.metrics._resampling import paired_test
 from sparsona.report.frames import LightFrame
 from sparsona.report.measured import MeasuredRun, same_clients

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sparsona.metrics._named import from_0_to_1, in_percent, known
-from sparsona.report.comparison import SEEDS, Comparison, ComparisonRow, ValidationLead
+from sparsona.metrics import from_0_to_1, in_percent, known
+from sparsona.report.comparison import SEEDS, Comparison, ComparisonRow, Lead
 from sparsona.report.console import size
 from sparsona.report.measured import MeasuredRun
 from sparsona.report.statistics import Interval

@@ -10,7 +10,7 @@ from pathlib import Path
 from sparsona.errors import RunError
 from sparsona.files import read_regular, write_whole
 from sparsona.method import ClientId
-from sparsona.metrics._named import in_percent
+from sparsona.metrics import in_percent
 from sparsona.words import counted
 
 Z = 1.959964  # the normal quantile of a 95 % interval

@@ -18,8 +18,9 @@ from pydantic import TypeAdapter
 from sparsona.errors import RunError, printable
 from sparsona.files import json_of, named, read_regular
 from sparsona.method import ClientId
-from sparsona.metrics._named import known
-from sparsona.runs.scores import POINTS, Losses, summarise
+from sparsona.metrics import known
+from sparsona.runs.losses import Losses
+from sparsona.runs.scores import POINTS, summarise
 from sparsona.wire import Ledger
 
 if TYPE_CHECKING:

@@ -10,7 +10,9 @@ from typing import Any, Literal
 from sparsona.errors import InputError
 from sparsona.experiment import merged, placed, read
 from sparsona.methods import METHODS
-from sparsona.metrics._named import in_percent
+from sparsona.metrics import in_percent
+from sparsona.prepare import Prepared
+from sparsona.report.clients import pool_lines
 from sparsona.report.command import run_command
 from sparsona.report.compared import trial_text
 from sparsona.report.comparison import group_runs

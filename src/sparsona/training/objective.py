@@ -12,8 +12,7 @@ import torch.nn.functional as F
 
 from sparsona.data.dataset import Array
 from sparsona.errors import InputError
-from sparsona.metrics import Answers, Metric, TaskName
-from sparsona.metrics._named import chosen
+from sparsona.metrics import Answers, Metric, TaskName, chosen
 from sparsona.metrics._threshold import ThresholdRule
 from sparsona.words import counted
 

@@ -14,7 +14,7 @@ from sparsona.data.schema.schema import first_problem
 from sparsona.engines.network.flower.started.sparsona_records import Head
 from sparsona.errors import WireError, printable
 from sparsona.federation.worker import Scores
-from sparsona.metrics._named import in_percent
+from sparsona.metrics import in_percent
 from sparsona.version import __version__
 from sparsona.wire import Ledger
 
