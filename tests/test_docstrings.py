@@ -15,8 +15,8 @@ PAPERS = Path(__file__).parents[1] / "papers" / "src"
 FILES = sorted([*ROOT.rglob("*.py"), *PAPERS.rglob("*.py")])
 BASES = {
     "Method": "method.py",
-    "WeightTransform": "training/transform.py",
-    "Optimizer": "training/optimizer.py",
+    "WeightTransform": "training/job.py",
+    "Optimizer": "training/step.py",
     "LocalEngine": "federation/engine.py",
     "WorkerEngine": "engines/turns.py",
     "InProcess": "engines/inprocess.py",

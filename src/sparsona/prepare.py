@@ -44,8 +44,7 @@ from sparsona.runs.about import RateSearch
 from sparsona.training.adapters import TrainedPart
 from sparsona.training.config import TrainConfig
 from sparsona.training.fused import choose_trainer
-from sparsona.training.objective import Objective, multilabel
-from sparsona.training.prior import output_bias
+from sparsona.training.objective import Objective, multilabel, output_bias
 from sparsona.training.probe import called, complete, probe
 from sparsona.training.runner import ModelRunner
 from sparsona.training.vector import FlatModule

@@ -19,7 +19,7 @@ from sparsona.runs.clients import ClientScores, ExpertScore, Score, scored
 from sparsona.runs.records import RunLog
 from sparsona.runs.scores import POINTS, summarise
 from sparsona.runs.state import digest
-from sparsona.training.constant import constant_answers
+from sparsona.training.objective import constant_answers
 from sparsona.version import __version__
 from sparsona.wire import Ledger
 

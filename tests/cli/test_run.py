@@ -100,9 +100,9 @@ def test_a_strangers_walk_from_the_command_to_the_optimiser_is_short(
     sparsona: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The step itself counts. Who adds a frame to this way takes another one out."""
-    from sparsona.training import optimizer
+    from sparsona.training import step as rule
 
-    root, step, deepest = Path(optimizer.__file__).parents[1], optimizer.Sgd.step, list[str]()
+    root, step, deepest = Path(rule.__file__).parents[1], rule.Sgd.step, list[str]()
 
     def watched(*arguments: Any) -> None:
         ours = [f for f in traceback.extract_stack() if Path(f.filename).is_relative_to(root)]
@@ -110,7 +110,7 @@ def test_a_strangers_walk_from_the_command_to_the_optimiser_is_short(
             deepest[:] = [f"{Path(f.filename).stem}.{f.name}" for f in ours]
         step(*arguments)
 
-    monkeypatch.setattr(optimizer.Sgd, "step", watched)
+    monkeypatch.setattr(rule.Sgd, "step", watched)
     few = ("--clients", 2, "--rounds", 1, "--engine", "inprocess", "--trainer", "plain", "--quiet", "--out", "r")
     assert sparsona("run", "fedavg", *few)[0] == 0
     assert deepest[0] == "__init__.main"

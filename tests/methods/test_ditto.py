@@ -19,8 +19,8 @@ from sparsona.methods.ditto import ClientState, Ditto
 from sparsona.methods.fedavg import FedAvg
 from sparsona.testing import check_method, tiny_setup
 from sparsona.training.config import TrainConfig
-from sparsona.training.job import Proximal
 from sparsona.training.local import Local
+from sparsona.training.step import Proximal
 
 
 @pytest.mark.parametrize("options", [{}, {"form": "shrink", "global_epochs": 2, "personal_epochs": 3}, {"lam": 2.0}])

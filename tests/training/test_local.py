@@ -20,9 +20,9 @@ from sparsona.methods.fedavg import FedAvg
 from sparsona.privacy.mechanism import Mechanism, Meter
 from sparsona.testing import tiny_setup
 from sparsona.training.config import TrainConfig
-from sparsona.training.job import Proximal
 from sparsona.training.local import Local
 from sparsona.training.runner import ModelRunner
+from sparsona.training.step import Proximal
 
 
 def local_of(setup: Setup, client: str = "c0", round: int = 0) -> Local:

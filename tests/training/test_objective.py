@@ -1,6 +1,9 @@
+"""The log prior: what training adds to the outputs."""
+
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,9 +13,22 @@ from torch import nn
 
 import sparsona
 from sparsona.api import execute
+from sparsona.chance import Chance
+from sparsona.data.dataset import Dataset
 from sparsona.errors import InputError
+from sparsona.metrics import METRICS
 from sparsona.prepare import prepare
-from sparsona.training.objective import Objective, classification, multilabel, regression
+from sparsona.report.words import no_better_than_constant
+from sparsona.training.objective import (
+    Objective,
+    balanced_weights,
+    classification,
+    constant_answers,
+    log_prior,
+    multilabel,
+    regression,
+)
+from sparsona.training.runner import ModelRunner
 
 
 def test_losses_are_per_example() -> None:
@@ -208,3 +224,106 @@ def test_a_threshold_of_validation_rows_is_carried_by_the_model(tmp_path: Path) 
 def test_a_threshold_is_for_two_classes() -> None:
     with pytest.raises(InputError, match="two classes"):
         sparsona.run("fedavg", data="digits", rounds=1, evaluation={"threshold": "youden"})
+
+
+def test_the_most_frequent_class_the_mean_and_the_shares_of_labels() -> None:
+    train, test = np.arange(4), np.arange(4, 6)
+    classes = np.array([0, 0, 0, 1, 0, 1])
+    said = constant_answers(classification(), classes, train, test, 2)
+    assert said.predictions.tolist() == [0, 0]
+    assert said.probabilities.tolist() == [[0.75, 0.25]] * 2
+    assert METRICS.get("accuracy").value(said) == 0.5
+    numbers = np.array([1.0, 2.0, 3.0, 6.0, 3.0, 5.0])
+    assert METRICS.get("mae").value(constant_answers(regression(), numbers, train, test, 0)) == 1.0
+    labels = np.array([[1, 0], [1, np.nan], [1, 0], [0, 1], [1, 1], [1, 0]], np.float64)
+    assert METRICS.get("accuracy").value(constant_answers(multilabel(), labels, train, test, 0)) == 0.75
+
+
+def test_a_rare_class_that_is_never_found_is_warned_of() -> None:
+    rng = np.random.default_rng(0)
+    data = {}
+    for name in ("east", "west"):
+        x = rng.normal(size=(300, 3)).astype(np.float32)
+        data[name] = (x, (rng.random(300) < 0.05).astype(np.int64))
+    summary = sparsona.run("fedavg", data=data, rounds=2).summary
+    assert summary["constant"]["mean"] == pytest.approx(summary["accuracy"]["pre"]["mean"], abs=0.02)
+    assert "--metric auc" in no_better_than_constant(summary)
+    assert no_better_than_constant(sparsona.run("fedavg", data="digits", rounds=8, clients=3).summary) == ""
+
+
+RNG = np.random.default_rng(5)
+DATA = Dataset("toy", RNG.normal(size=(12, 3)).astype(np.float32), np.arange(12) % 4, 4)
+PRIOR = log_prior(np.array([0, 0, 0, 1, 3]), 4)
+
+
+def runner(trainer: Any) -> ModelRunner:
+    return ModelRunner(nn.Sequential(nn.Linear(3, 4)), DATA, classification(), Chance(0), "cpu", trainer)
+
+
+@pytest.mark.parametrize("trainer", ["plain", "fused"])
+def test_the_gradient_is_that_of_a_net_whose_bias_holds_the_prior(trainer: str) -> None:
+    own = runner(trainer)
+    weights = RNG.normal(size=16).astype(np.float32)
+    held = weights.copy()
+    held[-4:] += PRIOR
+    with own.adding(PRIOR):
+        found, losses = own.gradient(weights, np.arange(12)), own.losses(weights, np.arange(12))
+    np.testing.assert_allclose(found, own.gradient(held, np.arange(12)), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(losses, own.losses(held, np.arange(12)), rtol=1e-4, atol=1e-6)
+    assert own.prior is None, "it ends with the block"
+
+
+def test_it_needs_classes_and_an_output_bias() -> None:
+    bare = nn.Sequential(nn.Flatten(), nn.Linear(64, 10, bias=False))
+    with pytest.raises(InputError, match="ends in a bias with one number per class"):
+        sparsona.run("fedavg", data="digits", rounds=1, model=bare, training={"logit_prior": True})
+
+
+def rare(rng: np.random.Generator) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Two clients whose positive class has about one row in ten."""
+    out = {}
+    for name in ("east", "west"):
+        x = rng.normal(size=(400, 4)).astype(np.float32)
+        out[name] = (x, (x[:, 0] + rng.normal(size=400) > 1.8).astype(np.int64))
+    return out
+
+
+def test_balanced_classes_find_more_of_the_rare_one_in_every_trainer() -> None:
+    data = rare(np.random.default_rng(0))
+    found = {
+        (trainer, weights): sparsona.run(
+            "fedavg", data=data, rounds=6, trainer=trainer, metrics="sensitivity", training={"class_weights": weights}
+        )
+        for trainer in ("plain", "fused")
+        for weights in ("none", "balanced")
+    }
+    for trainer in ("plain", "fused"):
+        plain, balanced = (
+            found[trainer, weights].summary["sensitivity"]["pre"]["mean"] for weights in ("none", "balanced")
+        )
+        assert balanced > plain + 0.2
+    one, other = (found[trainer, "balanced"].models["east"].model for trainer in ("plain", "fused"))
+    np.testing.assert_allclose(np.asarray(one), np.asarray(other), atol=1e-4)
+
+
+def test_steps_of_a_methods_own_are_weighted_too() -> None:
+    data = rare(np.random.default_rng(1))
+    plain, balanced = (
+        sparsona.run("per-fedavg", data=data, rounds=3, metrics="log-loss", training={"class_weights": weights}).summary
+        for weights in ("none", "balanced")
+    )
+    assert plain["digest"] != balanced["digest"]
+
+
+def test_classes_are_weighted_by_their_shares() -> None:
+    weights = balanced_weights(np.repeat([0, 1], [90, 10]), 2)
+    assert weights[1] / weights[0] == pytest.approx(9)
+    assert (weights * [90, 10]).sum() == pytest.approx(100)
+    held = balanced_weights(np.repeat([0, 1], [90, 10]), 2, least=30)
+    assert held[1] / held[0] == pytest.approx(3)
+
+
+def test_numbers_have_no_classes_to_weigh() -> None:
+    x = np.random.default_rng(0).normal(size=(60, 2))
+    with pytest.raises(InputError, match="class_weights"):
+        sparsona.run("local", data={"a": (x, x[:, 0])}, task="regression", training={"class_weights": "balanced"})

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sparsona.message import Mask, Vector
 from sparsona.ops.moments import EMPTY
 from sparsona.training.config import TrainConfig
-from sparsona.training.step import Proximal, StepRule, clip
+from sparsona.training.step import Adam, Proximal, Sgd, StepRule, clip
 
 Exact = npt.NDArray[np.float64]
 RATE = 0.1
@@ -162,3 +162,47 @@ def test_moving_spans_holds_no_moments_of_the_whole_vector() -> None:
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
         StepRule(weights, TrainConfig(momentum=0.9), RATE).step_spans([(slice(0, 10), gradient)])
     assert 0 < sum(max(0, event.self_cpu_memory_usage) for event in profile.key_averages()) < 4 * 1000
+
+
+def quadratic(weights: torch.Tensor) -> torch.Tensor:
+    return weights * torch.tensor([1.0, 2.0, 0.5]) + 0.1
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_sgd_is_torchs(momentum: float) -> None:
+    ours = torch.tensor([1.0, -2.0, 3.0])
+    theirs = torch.nn.Parameter(ours.clone())
+    reference = torch.optim.SGD([theirs], lr=0.1, momentum=momentum)
+    optimizer = Sgd(0.1, momentum, ours, EMPTY)
+    for _ in range(5):
+        theirs.grad = quadratic(theirs.detach())
+        reference.step()
+        optimizer.step(ours, quadratic(ours))
+    assert torch.allclose(ours, theirs.detach(), atol=1e-7)
+
+
+def test_adam_is_torchs() -> None:
+    ours = torch.tensor([1.0, -2.0, 3.0])
+    theirs = torch.nn.Parameter(ours.clone())
+    reference = torch.optim.Adam([theirs], lr=0.01)
+    optimizer = Adam(0.01, ours, EMPTY)
+    for _ in range(20):
+        theirs.grad = quadratic(theirs.detach())
+        reference.step()
+        optimizer.step(ours, quadratic(ours))
+    assert torch.allclose(ours, theirs.detach(), atol=1e-6)
+
+
+def test_moments_continue_where_they_stopped() -> None:
+    whole = torch.tensor([1.0, -2.0, 3.0])
+    halves = whole.clone()
+    optimizer = Adam(0.01, whole, EMPTY)
+    moments = EMPTY
+    for _ in range(4):
+        optimizer.step(whole, quadratic(whole))
+        part = Adam(0.01, halves, moments)
+        part.step(halves, quadratic(halves))
+        moments = part.moments()
+    assert torch.equal(whole, halves)
+    assert moments.step == 4
+    assert moments.first.dtype == np.float32

@@ -25,13 +25,12 @@ from sparsona.methods.fedavg import FedAvg
 from sparsona.privacy.mechanism import Mechanism, Meter, Query
 from sparsona.training.config import TrainConfig
 from sparsona.training.fused import TrainerName
-from sparsona.training.job import Proximal
+from sparsona.training.job import WeightTransform
 from sparsona.training.local import Local
 from sparsona.training.minibatch import Minibatch, Vectors
 from sparsona.training.objective import regression
 from sparsona.training.runner import ModelRunner
-from sparsona.training.step import GradientSpans, StepRule, clipped_sum
-from sparsona.training.transform import WeightTransform
+from sparsona.training.step import GradientSpans, Proximal, StepRule, clipped_sum
 from sparsona.training.vector import FlatModule
 
 OPTIMIZERS: dict[str, dict[str, Any]] = {

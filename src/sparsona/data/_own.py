@@ -12,10 +12,10 @@ from sparsona.data._frames import from_frame, from_huggingface, is_frame
 from sparsona.data._tables import dataset_of
 from sparsona.data.dataset import Dataset
 from sparsona.data.fields import fields_of, packed
-from sparsona.data.redrawn import is_random, seeded
 from sparsona.data.schema.columns import Columns
 from sparsona.data.schema.roles import ColumnSplit
 from sparsona.data.schema.table import Table, Tables
+from sparsona.data.varied import is_random, seeded
 from sparsona.errors import DataError
 
 log = logging.getLogger(__name__)

@@ -6,7 +6,6 @@ from dataclasses import fields, replace
 import numpy as np
 
 from sparsona.data.dataset import Array, ClientSplit, Dataset
-from sparsona.data.redrawn import ResampledRows
 from sparsona.data.schema.bounds import within
 from sparsona.data.schema.columns import Columns
 from sparsona.data.schema.exchange import Agreement, apply
@@ -14,6 +13,7 @@ from sparsona.data.schema.roles import ColumnSplit, check_dropped
 from sparsona.data.schema.rows import Rows, joined, understand
 from sparsona.data.schema.schema import class_names
 from sparsona.data.schema.table import Table, Tables, in_order
+from sparsona.data.varied import Redrawn
 from sparsona.errors import DataError
 
 UNKNOWN = -1

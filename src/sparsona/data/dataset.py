@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    from sparsona.data.redrawn import ResampledRows
     from sparsona.data.schema.rows import Rows
+    from sparsona.data.varied import Redrawn
 
 Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]

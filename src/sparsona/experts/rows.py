@@ -11,7 +11,7 @@ import numpy as np
 from sparsona.data.dataset import Array, Indices
 from sparsona.errors import InputError
 from sparsona.training.local import Local
-from sparsona.training.prior import balanced_weights
+from sparsona.training.objective import balanced_weights
 
 Kind: TypeAlias = Literal["classification", "regression", "multilabel"]
 

@@ -24,7 +24,7 @@ from sparsona.runs.answers import are_kept
 from sparsona.runs.clients import ExpertScore
 from sparsona.runs.state import digest
 from sparsona.training.local import Local
-from sparsona.training.prior import balanced_weights, log_prior
+from sparsona.training.objective import balanced_weights, log_prior
 from sparsona.training.runner import ModelRunner
 from sparsona.wire import DecodeCache, Frame, Ledger, Reference, decode, encode
 from sparsona.wire.known import KnownFrames

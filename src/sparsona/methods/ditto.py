@@ -10,8 +10,8 @@ from sparsona.methods import METHODS
 from sparsona.methods.averaging import Averaging, received
 from sparsona.options import option
 from sparsona.training.config import TrainConfig
-from sparsona.training.job import Proximal
 from sparsona.training.local import Local
+from sparsona.training.step import Proximal
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from sparsona.methods import METHODS
 from sparsona.methods.averaging import received
 from sparsona.ops.mean import weighted_mean
 from sparsona.options import option
-from sparsona.training.job import Proximal
 from sparsona.training.local import Local
+from sparsona.training.step import Proximal
 
 DEFAULT_A = {"constant": 0.0, "polynomial": 0.5, "hinge": 10.0}
 

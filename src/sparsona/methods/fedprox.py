@@ -8,8 +8,8 @@ from sparsona.method import Fit
 from sparsona.methods import METHODS
 from sparsona.methods.averaging import Averaging, received
 from sparsona.options import option
-from sparsona.training.job import Proximal
 from sparsona.training.local import Local
+from sparsona.training.step import Proximal
 
 
 @METHODS.add

@@ -14,9 +14,9 @@ from sparsona.methods.averaging import mean_weights, received
 from sparsona.ops.mean import MergeRule
 from sparsona.ops.server import ServerState
 from sparsona.options import option
-from sparsona.training.job import Proximal
 from sparsona.training.local import Local
 from sparsona.training.minibatch import Minibatch, Step, Vectors
+from sparsona.training.step import Proximal
 
 
 @dataclass(frozen=True)

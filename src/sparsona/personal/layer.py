@@ -25,7 +25,7 @@ from sparsona.options import option
 from sparsona.personal.kept import leaves, with_leaves
 from sparsona.personal.weights import Table, equal_weights, own_weights, statistics, statistics_size
 from sparsona.training.local import Local
-from sparsona.training.prior import output_bias
+from sparsona.training.objective import output_bias
 
 Expert: TypeAlias = Literal["alone", "own", "shared", "trees", "linear"]
 ALL = "all"

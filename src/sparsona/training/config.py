@@ -5,13 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-import torch
 from pydantic import Field
 
 from sparsona.errors import InputError
-from sparsona.ops.moments import Moments
 from sparsona.options import option
-from sparsona.training.optimizer import Adam, Optimizer, Sgd
 
 
 @dataclass(frozen=True)
@@ -88,9 +85,3 @@ class TrainConfig:
         (0.1, 0.01)
         """
         return self.lr * self.decay**round * 0.1 ** sum(round >= drop * rounds for drop in self.drops)
-
-    def make_optimizer(self, rate: float, weights: torch.Tensor, saved: Moments) -> Optimizer:
-        """Return the optimiser of these weights, continued from saved moments."""
-        if self.optimizer == "adam":
-            return Adam(rate, weights, saved)
-        return Sgd(rate, self.momentum, weights, saved)

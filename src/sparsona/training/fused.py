@@ -23,8 +23,7 @@ from sparsona.message import Mask, Vector
 from sparsona.ops.moments import EMPTY, Moments
 from sparsona.training import kernels
 from sparsona.training.chain import LinearLayer, linear_chain
-from sparsona.training.job import Trained, TrainJob
-from sparsona.training.loop import rule_of
+from sparsona.training.job import Trained, TrainJob, rule_of
 from sparsona.training.objective import Objective, classification
 
 log = logging.getLogger(__name__)

@@ -20,12 +20,11 @@ from sparsona.ops.class_means import ClassMeans
 from sparsona.ops.moments import Moments
 from sparsona.privacy.mechanism import Meter, Query
 from sparsona.training.config import TrainConfig
-from sparsona.training.job import LossTerm, Proximal, Trained, TrainJob
+from sparsona.training.job import LossTerm, Trained, TrainJob, WeightTransform
 from sparsona.training.minibatch import Step, Vectors
 from sparsona.training.objective import Objective
 from sparsona.training.runner import EVAL_BATCH, ModelRunner
-from sparsona.training.step import clipped_sum, privatised
-from sparsona.training.transform import WeightTransform
+from sparsona.training.step import Proximal, clipped_sum, privatised
 from sparsona.words import counted
 
 Rows: TypeAlias = Indices | slice

@@ -1,4 +1,10 @@
-"""Objectives: the loss that is trained, the prediction, and the metrics. Classification is the default."""
+"""Objectives: the loss that is trained, the prediction, and the metrics; class shares as a shift or as weights.
+
+Classification is the default. A client's class shares shift the model's outputs (logit adjustment: Menon and others,
+"Long-tail Learning via Logit Adjustment", ICLR 2021; between clients: Zhang and others, "Federated Learning with Label
+Distribution Skew via Logits Calibration", ICML 2022), or they weigh its examples. The runner adds the shift while a
+client trains, so what travels knows nothing of it; the personal layer adds it to the model that the client uses.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +13,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
+import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 
-from sparsona.data.dataset import Array
+from sparsona.data.dataset import Array, Indices
 from sparsona.errors import InputError
+from sparsona.layout import Layout
+from sparsona.message import Vector
 from sparsona.metrics import Answers, Metric, TaskName, chosen
 from sparsona.metrics._threshold import ThresholdRule
 from sparsona.words import counted
@@ -196,3 +205,63 @@ def _known_accuracy(predictions: Array, targets: Array) -> float:
 def multilabel() -> Objective:
     """One yes or no per output; a NaN label is missing: it neither trains nor counts."""
     return Objective(_masked_bce, _positive, _known_accuracy, task="multilabel")
+
+
+def constant_answers(objective: Objective, targets: Array, train: Indices, test: Indices, classes: int) -> Answers:
+    """Return the answers of a model without inputs: the shares of classes or labels, or the mean.
+
+    The most frequent class is the prediction."""
+    assert objective.task is not None
+    known, truth = targets[train], targets[test]
+    if objective.task == "classification":
+        counts = np.bincount(known, minlength=classes)
+        shares = np.tile(counts / max(counts.sum(), 1), (len(test), 1))
+        return Answers(objective.task, np.full(len(test), counts.argmax()), shares, truth, objective.positive)
+    wide = known.reshape(len(known), -1).astype(np.float64)
+    seen = ~np.isnan(wide)
+    means = np.where(seen, wide, 0.0).sum(0) / np.maximum(seen.sum(0), 1)
+    said = np.tile(means, (len(test), 1))
+    truth = truth.reshape(said.shape).astype(np.float64)
+    if objective.task == "multilabel":
+        return Answers(objective.task, (said > 0.5).astype(np.float64), said, truth)
+    return Answers(objective.task, said, said[:, :0], truth)
+
+
+def log_prior(labels: npt.NDArray[np.int64], classes: int) -> Vector:
+    """Return the logarithm of each class's share of the labels, every class counted once more than it occurs.
+
+    >>> np.exp(log_prior(np.array([0, 0, 1]), 2)).round(3)
+    array([0.6, 0.4], dtype=float32)
+    """
+    counts = np.bincount(labels, minlength=classes) + 1.0
+    out: Vector = np.log(counts / counts.sum()).astype(np.float32)
+    return out
+
+
+def output_bias(layout: Layout, classes: int) -> slice:
+    """Return where the last layer's bias stands, which must have one number per class.
+
+    >>> from torch import nn
+    >>> output_bias(Layout.of(nn.Linear(3, 2)), 2)
+    slice(6, 8, None)
+    """
+    last = layout.tensors[-1]
+    if not classes or last.shape != (classes,):
+        raise InputError(
+            "training.logit_prior needs classes and a model that ends in a bias with one number per class: turn it off"
+        )
+    return last.slice
+
+
+def balanced_weights(labels: npt.NDArray[np.int64], classes: int, least: int = 1) -> Vector:
+    """The weight of each class: the inverse of its share among the client's examples; the mean over them is 1.
+
+    A class that fewer than `least` examples have weighs as if it had that many: else few rows would decide a training.
+
+    >>> balanced_weights(np.array([0, 0, 0, 0, 1, 1]), 3)
+    array([0.75, 1.5 , 0.  ], dtype=float32)
+    """
+    counts = np.bincount(labels, minlength=classes)[:classes].astype(np.float64)
+    weights = np.divide(1.0, np.maximum(counts, least), out=np.zeros(classes), where=counts > 0)
+    out: Vector = (weights * counts.sum() / max(float((weights * counts).sum()), 1e-12)).astype(np.float32)
+    return out

@@ -17,25 +17,22 @@ from torch.func import functional_call, grad, vmap
 from sparsona.base import still_layers
 from sparsona.chance import Chance
 from sparsona.data.dataset import Array, Dataset, Indices
+from sparsona.data.varied import crop_and_flip
 from sparsona.errors import Diverged, InputError, one_line
 from sparsona.layout import Layout, base_of, parameters_of
 from sparsona.message import Mask, Vector
 from sparsona.method import Model
 from sparsona.privacy.mechanism import Query
 from sparsona.training import ghost
-from sparsona.training.augment import crop_and_flip
 from sparsona.training.chain import linear_chain
 from sparsona.training.config import TrainConfig
-from sparsona.training.embedding import LastInput
 from sparsona.training.flops import TRAINING, costs, forward_flops
 from sparsona.training.fused import FusedTrainer, RawSamples, TrainerName
-from sparsona.training.job import Trained, TrainJob
-from sparsona.training.loop import rule_of, steps_of
+from sparsona.training.job import Trained, TrainJob, TrainSteps, WeightTransform, rule_of
 from sparsona.training.minibatch import Minibatch, NextQuery, Step, Vectors, checked_outputs
 from sparsona.training.objective import Objective
 from sparsona.training.step import clipped_sum, privatised
-from sparsona.training.transform import WeightTransform
-from sparsona.training.vector import FlatModule, tensor_of, view_of
+from sparsona.training.vector import FlatModule, LastInput, tensor_of, view_of
 
 EVAL_BATCH = 512
 MOST_GRADIENTS = 2**24
@@ -320,7 +317,7 @@ class ModelRunner:
             return self._train_fused(self._fused, job)
         self.flat.load(job.start)
         self.flat.train()
-        steps = steps_of(self.flat, job)
+        steps = TrainSteps(self.flat, job)
         total, seen = torch.zeros((), device=self.device), 0
         last = None if job.loss is None else LastInput(self.flat.module, self.layout)
         with job.seeded, last or nullcontext():

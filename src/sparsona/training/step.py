@@ -15,10 +15,13 @@ a query (:mod:`sparsona.privacy`) in the place of that gradient, and all that fo
 2. Mask: ``g <- g * mask``.
 3. Clip: ``g <- g * min(1, clip / (|g| + 1e-6))``.
 4. Weight decay: ``g <- g + weight_decay * w * mask``.
-5. Optimiser: SGD ``b <- momentum * b + g, w <- w - rate * b``, or Adam (:mod:`sparsona.training.optimizer`).
+5. Optimiser: SGD ``b <- momentum * b + g, w <- w - rate * b``, or Adam.
 6. Proximal term apart from the loss: ``w <- w - rate * strength * (w - towards) * mask``.
 
 A weight outside the mask never moves. Parts that the settings leave out are skipped.
+
+The optimisers compute what torch.optim computes. Sparsona has its own because a weight that a mask stops must not move
+at all, whatever momentum and weight decay say, and because a method may keep an optimiser's moments over the rounds.
 """
 
 from __future__ import annotations
@@ -26,16 +29,88 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import torch
 
 from sparsona.message import Mask, Vector
-from sparsona.ops.moments import EMPTY, Moments
+from sparsona.ops.moments import EMPTY, NONE, Moments
 from sparsona.privacy.mechanism import Query
 from sparsona.training.config import TrainConfig
-from sparsona.training.optimizer import Optimizer
 from sparsona.training.vector import tensor_of
+
+
+class Optimizer(Protocol):
+    """Moves weights along a gradient, in place."""
+
+    def step(self, weights: torch.Tensor, gradient: torch.Tensor) -> None:
+        """Move the weights by one gradient, in place."""
+
+    def moments(self) -> Moments:
+        """What it remembers, to continue from."""
+
+
+class Sgd:
+    """w <- w - rate * b with b <- momentum * b + g. Without momentum a step is one in-place axpy."""
+
+    def __init__(self, rate: float, momentum: float, like: torch.Tensor, saved: Moments) -> None:
+        self._rate = rate
+        self._momentum = momentum
+        self._count = saved.step
+        self._buffer = _vector(saved.first, like) if momentum else None
+
+    def step(self, weights: torch.Tensor, gradient: torch.Tensor) -> None:
+        """Move the weights by one gradient, in place."""
+        self._count += 1
+        if self._buffer is not None:
+            gradient = self._buffer.mul_(self._momentum).add_(gradient)
+        weights.add_(gradient, alpha=-self._rate)
+
+    def moments(self) -> Moments:
+        """What it remembers, to continue from."""
+        return Moments(self._count, NONE if self._buffer is None else _copy(self._buffer), NONE)
+
+
+class Adam:
+    """Kingma and Ba 2015 with their constants 0.9, 0.999 and 1e-8."""
+
+    def __init__(self, rate: float, like: torch.Tensor, saved: Moments) -> None:
+        self._rate = rate
+        self._count = saved.step
+        self._first = _vector(saved.first, like)
+        self._second = _vector(saved.second, like)
+
+    def step(self, weights: torch.Tensor, gradient: torch.Tensor) -> None:
+        """Move the weights by one gradient, in place."""
+        self._count += 1
+        self._first.lerp_(gradient, 0.1)
+        self._second.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
+        # w - rate * m / (sqrt(v) + 1e-8) with the unbiased m and v, all factors moved into the denominator
+        factor = (0.9**self._count - 1) / self._rate
+        root = factor / (1 - 0.999**self._count) ** 0.5
+        weights.addcdiv_(self._first, self._second.sqrt().mul_(root).add_(1e-8 * factor))
+
+    def moments(self) -> Moments:
+        """What it remembers, to continue from."""
+        return Moments(self._count, _copy(self._first), _copy(self._second))
+
+
+def make_optimizer(config: TrainConfig, rate: float, weights: torch.Tensor, saved: Moments) -> Optimizer:
+    """Return the optimiser of these weights, continued from saved moments."""
+    if config.optimizer == "adam":
+        return Adam(rate, weights, saved)
+    return Sgd(rate, config.momentum, weights, saved)
+
+
+def _copy(tensor: torch.Tensor) -> Vector:
+    found: Vector = tensor.cpu().numpy().copy()
+    return found
+
+
+def _vector(saved: Vector, like: torch.Tensor) -> torch.Tensor:
+    """A saved vector beside `like`; zeros where it is empty."""
+    return torch.tensor(saved, device=like.device) if len(saved) else torch.zeros_like(like)
+
 
 GradientSpans: TypeAlias = Sequence[tuple[slice, torch.Tensor]]
 """Spans of the weights, always cut at the same places, and the gradient of each, which the step may write to."""
@@ -90,8 +165,8 @@ class StepRule:
 
     @cached_property
     def _optimizer(self) -> Optimizer:
-        """Return the optimiser, made by the first step: if only spans move, no moments of the whole vector are held."""
-        return self._config.make_optimizer(self._rate, self._weights, self._saved)
+        """Made by the first step: where only spans move, no moments of the whole vector are held."""
+        return make_optimizer(self._config, self._rate, self._weights, self._saved)
 
     def step(self, gradient: torch.Tensor) -> None:
         """Move the weights along a loss's gradient, which is overwritten."""

@@ -25,8 +25,9 @@ from sparsona.methods.pfedgate.blocks import Budget, Cut
 from sparsona.ops.moments import Moments
 from sparsona.training.chain import Chain
 from sparsona.training.config import TrainConfig
+from sparsona.training.job import WeightTransform
 from sparsona.training.slim import SlimNet, plan
-from sparsona.training.transform import GradientSpans, WeightTransform
+from sparsona.training.step import GradientSpans
 from sparsona.training.vector import FlatModule, view_of
 
 

@@ -1,4 +1,6 @@
-"""Torch Datasets with random transforms: training draws samples again, tests see the first reading."""
+"""Training images that vary: drawn again by a torch Dataset with random transforms, or shifted and mirrored here."""
+
+from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping
@@ -8,9 +10,11 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 
 from sparsona.data._arrays import plain_array
 from sparsona.data.dataset import Array, Indices
+from sparsona.errors import InputError
 
 FIRST = 4
 """Number of samples that are read twice to find out whether a Dataset is random."""
@@ -60,3 +64,27 @@ class ResampledRows:
         found = found if found.dtype == np.uint8 else found.astype(np.float32)
         found = found[:, None] if found.ndim == 3 and found.dtype == np.uint8 else found
         return found if self.encode is None else self.encode(found)
+
+
+PAD = 4
+
+
+def crop_and_flip(images: torch.Tensor) -> torch.Tensor:
+    """Each image shifted by up to four pixels each way and filled with black; half of them are mirrored left to right.
+
+    This is the usual augmentation for CIFAR. It draws from torch's generator, which the caller seeds.
+
+    >>> crop_and_flip(torch.ones(5, 3, 32, 32, dtype=torch.uint8)).shape
+    torch.Size([5, 3, 32, 32])
+    """
+    if images.ndim != 4:
+        raise InputError("training.augment varies images, and these samples are none: leave it out")
+    n, _, height, width = images.shape
+    padded = F.pad(images, (PAD, PAD, PAD, PAD))
+    top, left = torch.randint(0, 2 * PAD + 1, (2, n, 1)).unbind()
+    mirror = torch.rand(n, 1) < 0.5
+    columns = torch.arange(width)
+    columns = left + torch.where(mirror, columns.flip(0), columns)
+    rows = top + torch.arange(height)
+    picked = padded[torch.arange(n)[:, None, None], :, rows[:, :, None], columns[:, None, :]]
+    return picked.permute(0, 3, 1, 2)
