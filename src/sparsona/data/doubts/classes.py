@@ -22,10 +22,9 @@ def few_of_a_class(sites: Sites) -> Iterator[Doubt]:
     alone = {c: mine for c, mine in sites.compared.items() if len(mine) and (label[mine] == label[mine[0]]).all()}
     if alone:
         held = sorted({str(label[mine[0]]) for mine in alone.values()})
-        yield Doubt(
-            sites.called(list(alone)),
+        yield sites.of(
+            list(alone),
             sites.target,
-            sum(len(mine) for mine in alone.values()),
             f"all rows have the class {' or '.join(map(repr, held[:2]))}",
             "a constant answer is always right there, so these scores say nothing",
             "leave the file out, or judge by the score over all clients' rows together",
@@ -35,10 +34,9 @@ def few_of_a_class(sites: Sites) -> Iterator[Doubt]:
         return
     for k in np.flatnonzero(counts <= SLIP).tolist():
         rows = sites.used[place == k]
-        yield Doubt(
-            sites.where(rows),
+        yield sites.at(
+            rows,
             sites.target,
-            len(rows),
             f"the class {str(names[k])!r} is in no other row: likely a slip",
             "it cannot be both learnt and tested",
             "correct it, or leave the line out",
@@ -94,10 +92,9 @@ def reversed_classes(sites: Sites) -> Iterator[Doubt]:
         lengths = np.linalg.norm(mine), np.linalg.norm(usual)
         if min(lengths) < CLEAR * len(usual) ** 0.5 or mine @ usual > AGAINST * lengths[0] * lengths[1]:
             continue
-        yield Doubt(
-            sites.called([client]),
+        yield sites.of(
+            [client],
             sites.target,
-            len(sites.clients[client]),
             f"{names[0]!s} and {names[1]!s} seem to be exchanged: all columns differ in the other direction",
             "the client teaches the others the opposite",
             "check which class is which in this file",
@@ -143,11 +140,9 @@ def coding(sites: Sites) -> Iterator[Doubt]:
         if sides is None:
             continue
         one, other, few = sides
-        rows = np.concatenate([sites.clients[client] for client in few])
-        yield Doubt(
-            sites.called(few),
+        yield sites.of(
+            few,
             name,
-            len(rows),
             f"it holds {_named(other)}, elsewhere {_named(one)}: probably the same under other names",
             "the model takes them for different ones, and learns each from its own clients only",
             "write them alike in all files",

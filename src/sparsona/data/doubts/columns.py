@@ -22,17 +22,15 @@ def absent(sites: Sites) -> Iterator[Doubt]:
     for name, values, known in _columns(sites):
         drop = f"pass --drop {as_option(name)}"
         if not known[sites.used].any():
-            called, rows = sites.called(list(sites.clients)), len(sites.used)
-            yield Doubt(called, name, rows, "no row has a value", "nothing can be learnt from it", drop)
+            yield sites.of(list(sites.clients), name, "no row has a value", "nothing can be learnt from it", drop)
             continue
         judged = {client: mine for client, mine in sites.compared.items() if len(mine) >= ROWS}
         lacking = [client for client, mine in judged.items() if not known[mine].any()]
         others = [mine for client, mine in judged.items() if client not in lacking]
         if lacking and others and known[np.concatenate(others)].mean() >= KNOWN:
-            yield Doubt(
-                sites.called(lacking),
+            yield sites.of(
+                lacking,
                 name,
-                sum(len(judged[client]) for client in lacking),
                 "no row has a value, as other clients' rows have",
                 "the missing value tells the client, not the row",
                 f"{drop}, or fill it in",
@@ -52,10 +50,9 @@ def _stuck(sites: Sites, name: str, values: Array, clients: Sequence[str]) -> It
     first = float(held[stuck[0]][0])
     if first in codes_in(values[sites.used]):  # told already
         return
-    yield Doubt(
-        sites.called(stuck),
+    yield sites.of(
+        stuck,
         name,
-        sum(len(sites.clients[client]) for client in stuck),
         f"the value is {first:g} in every row, and varies at other clients",
         "a number that stands for a missing one is learnt as a measurement",
         f"leave these cells empty where it is unknown, or pass --drop {as_option(name)}",
@@ -82,20 +79,18 @@ def many_values(sites: Sites) -> Iterator[Doubt]:
         held = values[sites.used]
         count = len(np.unique(held[held != ""]))
         if count >= MANY and rows < EACH * count:
-            yield Doubt(
-                sites.called(list(sites.clients)),
+            yield sites.of(
+                list(sites.clients),
                 name,
-                rows,
                 f"{count} categories, about {rows / count:.1g} rows each",
                 f"they become {count} inputs that are learnt by heart, and their names are sent to the server",
                 f"pass --drop {as_option(name)}, or write larger groups into the file (two digits of a zip code)",
             )
     for name in sites.rows.number_names:
         if POSTAL & set(re.findall("[a-z]+", name.lower())):
-            yield Doubt(
-                sites.called(list(sites.clients)),
+            yield sites.of(
+                list(sites.clients),
                 name,
-                rows,
                 "a zip code is learnt as a number",
                 "a larger one means nothing",
                 f"pass --drop {as_option(name)}, or --categorical {as_option(name)} where each has many rows",
@@ -122,10 +117,9 @@ def disguised_target(sites: Sites) -> Iterator[Doubt]:
         else:
             what = tells_number(held, sites.rows.target[sites.sample, 0])
         if what:
-            yield Doubt(
-                sites.called(list(sites.clients)),
+            yield sites.of(
+                list(sites.clients),
                 name,
-                len(sites.used),
                 what,
                 "the model copies it, and scores say nothing about rows whose target is unknown",
                 f"pass --drop {as_option(name)} if it is not known before the target",

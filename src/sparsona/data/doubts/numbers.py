@@ -34,10 +34,9 @@ def missing_codes(sites: Sites) -> Iterator[Doubt]:
             other = "leave these lines out" if target else "leave these cells empty"
             # --missing holds for all columns, so it must be no value of another one.
             alone = code and not target and not any((o == code).any() for n, o in sites.numbers() if n != name)
-            yield Doubt(
-                sites.where(rows),
+            yield sites.at(
+                rows,
                 name,
-                len(rows),
                 f"{code:g} stands apart from all others ({rest.min():g} to {rest.max():g}), as a missing value does",
                 "it is learnt as a number",
                 f"{other}, or pass --missing {code:g}" if alone else other,
@@ -95,10 +94,9 @@ def _unknown_classes(sites: Sites, classes: Array) -> Iterator[Doubt]:
                 odd.append(f"{code:g}")
     for name in odd:
         rows = sites.used[mine == name]
-        yield Doubt(
-            sites.where(rows),
+        yield sites.at(
+            rows,
             sites.target,
-            len(rows),
             f"{name!r} is a class",
             "the model learns to predict that the label is unknown",
             "leave these lines out",
@@ -125,10 +123,9 @@ def far_values(sites: Sites) -> Iterator[Doubt]:
         fix = f"correct {'it' if len(odd) == 1 else 'them'}, or " + (
             "leave the line out" if target else "leave the cell empty"
         )
-        yield Doubt(
-            sites.where(odd),
+        yield sites.at(
+            odd,
             name,
-            len(odd),
             f"{values[odd[0]]:g} is far from all others ({low:g} to {high:g})",
             "it decides the mean and the deviation by which all values are scaled",
             f"{fix}; --missing {values[odd[0]]:g} if it means a missing value" if not target else fix,
@@ -177,11 +174,9 @@ def units(sites: Sites) -> Iterator[Doubt]:
         low, high = split
         few = low if len(low) < len(high) else high
         medians = [np.median([known[client][1] for client in side]) for side in (low, high)]
-        rows = np.concatenate([sites.clients[client] for client in few])
-        yield Doubt(
-            sites.called(few),
+        yield sites.of(
+            few,
             name,
-            len(rows),
             f"the median is {medians[few is high]:.3g}, elsewhere {medians[few is low]:.3g}: probably another unit",
             "one scaling for all makes one side constant",
             "convert the column, or pass --scaling own if the clients differ so much",
@@ -240,10 +235,9 @@ def swapped(sites: Sites) -> Iterator[Doubt]:
         odd = np.flatnonzero((high[number] < floor) | (low[number] > ceiling))
         for a, b in combinations(odd.tolist(), 2):
             if all(floor[y] <= middles[number, x] <= ceiling[y] for x, y in ((a, b), (b, a))):
-                yield Doubt(
-                    sites.called([client]),
+                yield sites.of(
+                    [client],
                     names[a],
-                    len(sites.clients[client]),
                     f"it holds what {names[b]!r} holds elsewhere, and {names[b]!r} holds what it holds",
                     "the model learns one column as the other",
                     "rename the two columns in this file",

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from sparsona.data.dataset import Array, Indices
-from sparsona.data.doubts import DOUBTS, Doubt, Sites
-from sparsona.data.doubts._sites import mixed
+from sparsona.data.doubts import DOUBTS, Doubt, Sites, mixed
 from sparsona.data.schema.columns import as_option
 from sparsona.data.schema.roles import names_somebody
 
@@ -32,20 +31,17 @@ def copies(sites: Sites) -> Iterator[Doubt]:
         tested = _tested(sites, whole)
         why = f"{tested} test rows are training rows, too" if tested else "they count twice"
         fix = "remove them, or pass --split group:COLUMN with a column that names the patient or the visit"
-        yield Doubt(sites.where(used[within]), "", len(within), "copies of other rows of the file", why, fix)
+        yield sites.at(used[within], "", "copies of other rows of the file", why, fix)
     if len(across) >= max(LEAST, CHANCE * by_chance):
         tested = _tested(sites, whole)
         why = "one client trains on rows that another is tested on" if tested else "they count twice"
-        yield Doubt(
-            sites.where(used[across]), "", len(across), "two clients have these rows", why, "remove one of both"
-        )
+        yield sites.at(used[across], "", "two clients have these rows", why, "remove one of both")
     if sites.classes is not None:
         torn = contradicting(keys[used], label[used])
         if len(torn) >= max(LEAST, SHARE * len(used), CHANCE * by_chance):
-            yield Doubt(
-                sites.where(used[torn]),
+            yield sites.at(
+                used[torn],
                 sites.target,
-                len(torn),
                 "equal rows with different classes",
                 "no model can be right for both",
                 "correct the classes, or add the column that tells these rows apart",
@@ -104,10 +100,9 @@ def same_person(sites: Sites) -> Iterator[Doubt]:
         shared = [s.test[np.isin(values[s.test], values[s.train])] for s in sites.splits.values()]
         rows = np.concatenate(shared)
         if len(rows):
-            yield Doubt(
-                sites.where(rows),
+            yield sites.at(
+                rows,
                 name,
-                len(rows),
                 f"these test rows have the {name} of a training row ({persons} of them in {len(known)} rows)",
                 "the model is tested on persons that it knows, so scores are too good for new ones",
                 f"pass --split {as_option('group:' + name)}",
