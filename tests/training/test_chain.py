@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from sparsona.models.dense import logistic, mlp
+from sparsona.models.small import logistic, mlp
 from sparsona.training.chain import RELU, SIGMOID, TANH, LinearLayer, linear_chain
 
 

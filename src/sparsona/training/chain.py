@@ -7,7 +7,7 @@ Chains can be made slim (:mod:`sparsona.training.slim`). Chains of linear layers
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 from weakref import WeakKeyDictionary
@@ -128,44 +128,50 @@ def traced(module: nn.Module) -> Chain | str:
     return found
 
 
-def _trace(module: nn.Module) -> Chain | str:
+def chained_nodes(module: nn.Module) -> Iterator[fx.Node]:
+    """Yield the calls of a module that work on each other's results one after the other.
+
+    Raises `ValueError` with the reason where a module is no such chain.
+    """
     if any(layer._forward_hooks or layer._forward_pre_hooks for layer in module.modules()):
-        return "its layers have hooks"
+        raise ValueError("its layers have hooks")
     try:
-        nodes = list(fx.symbolic_trace(module).graph.nodes)
-    except Exception as error:  # noqa: BLE001 - the tracer raises whatever the module's code does
-        return f"its code cannot be traced ({type(error).__name__})"
-    layers: list[Layer] = []
-    before, *inner, output = nodes
+        before, *inner, output = fx.symbolic_trace(module).graph.nodes
+    except Exception as error:  # the tracer raises whatever the module's code does
+        raise ValueError(f"its code cannot be traced ({type(error).__name__})") from error
     for node in inner:
         if node.all_input_nodes != [before] or len(node.users) != 1:
-            return f"{node.target} is not one of a chain of layers"
-        name = str(node.target)
-        found = _layer(module.get_submodule(name), name) if node.op == "call_module" else _call(node)
-        if isinstance(found, str):
-            return found
-        layers += found
+            raise ValueError(f"{node.target} is not one of a chain of layers")
+        yield node
         before = node
+    if output.args != (before,):
+        raise ValueError("it must use each layer once, one after the other")
+
+
+def _trace(module: nn.Module) -> Chain | str:
+    layers: list[Layer] = []
+    try:
+        for node in chained_nodes(module):
+            name = str(node.target)
+            layers += _layer(module.get_submodule(name), name) if node.op == "call_module" else _call(node)
+    except ValueError as error:
+        return str(error)
     weighted = [layer.name for layer in layers if layer.has_weights]
-    if output.args != (before,) or len(set(weighted)) != len(weighted) or not weighted:
+    if len(set(weighted)) != len(weighted) or not weighted:
         return "it must use each layer once, one after the other"
     return tuple(layers)
 
 
-def _layer(layer: nn.Module, name: str) -> list[Layer] | str:
-    """Return the layer that a module adds to the chain, or the reason why it cannot be part of one."""
+def _layer(layer: nn.Module, name: str) -> list[Layer]:
+    """What a module adds to the chain; raises `ValueError` where it has no place there."""
     match layer:
         case nn.Conv2d() if layer.groups == 1 and layer.dilation == (1, 1) and layer.padding_mode == "zeros":
             if not isinstance(layer.padding, str):
                 return [Layer("conv", name, _pair(layer.stride), _pair(layer.padding))]
         case nn.Linear():
             return [Layer("linear", name)]
-        case nn.ReLU():
-            return [Layer("relu")]
-        case nn.Tanh():
-            return [Layer("tanh")]
-        case nn.Sigmoid():
-            return [Layer("sigmoid")]
+        case nn.ReLU() | nn.Tanh() | nn.Sigmoid():
+            return [Layer(_FUNCTIONS[type(layer).__name__.lower()])]
         case nn.MaxPool2d() if not (layer.ceil_mode or any(_pair(layer.padding))) and _pair(layer.dilation) == (1, 1):
             return [Layer("max-pool", window=_pair(layer.kernel_size), stride=_pair(layer.stride))]
         case nn.AvgPool2d() if _pair(layer.padding) == (0, 0) and not layer.ceil_mode and not layer.divisor_override:
@@ -176,7 +182,7 @@ def _layer(layer: nn.Module, name: str) -> list[Layer] | str:
             return [Layer("dropout", rate=layer.p)] if layer.p else []
         case nn.Identity():
             return []
-    return f"{name} is a {type(layer).__name__}, which mixes or moves channels"
+    raise ValueError(f"{name} is a {type(layer).__name__}, which mixes or moves channels")
 
 
 _FUNCTIONS: Mapping[Any, LayerKind] = {
@@ -187,8 +193,8 @@ _FUNCTIONS: Mapping[Any, LayerKind] = {
 _POOLS: Mapping[Any, LayerKind] = {F.max_pool2d: "max-pool", torch.max_pool2d: "max-pool", F.avg_pool2d: "avg-pool"}
 
 
-def _call(node: fx.Node) -> list[Layer] | str:
-    """Return the layer that a function adds to the chain, or the reason why it cannot be part of one."""
+def _call(node: fx.Node) -> list[Layer]:
+    """What a function, or a method of a tensor, adds to the chain; raises `ValueError` as :func:`_layer` does."""
     target, given = node.target, list(node.args[1:])
     options = {k: v for k, v in node.kwargs.items() if v not in (None, False)}
     if target in _FUNCTIONS:
@@ -203,7 +209,7 @@ def _call(node: fx.Node) -> list[Layer] | str:
         return [Layer("flatten")]
     if target in (torch.mean, "mean") and (given or list(options.values())) in ([(2, 3)], [[2, 3]], [(-2, -1)]):
         return [Layer("mean")]
-    return f"{getattr(target, '__name__', target)} is no known layer"
+    raise ValueError(f"{getattr(target, '__name__', target)} is no known layer")
 
 
 def _pair(value: Any) -> tuple[int, int]:

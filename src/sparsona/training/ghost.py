@@ -26,6 +26,7 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from sparsona.errors import InputError
 from sparsona.layout import Layout, parameters_of
+from sparsona.training.chain import chained_nodes
 from sparsona.training.step import LARGEST, clipping_scale, norms_of
 
 PIECE = 64
@@ -224,11 +225,11 @@ def part_of(
 
 def trained_layers(module: nn.Module) -> dict[str, nn.Module]:
     """The layers with weights that are trained, by name."""
-    found = {}
-    for name, layer in module.named_modules():
-        if any(parameter.requires_grad for parameter in layer.parameters(recurse=False)):
-            found[name] = layer
-    return found
+    return {
+        name: layer
+        for name, layer in module.named_modules()
+        if any(parameter.requires_grad for parameter in layer.parameters(recurse=False))
+    }
 
 
 def reason_against(module: nn.Module) -> str:
@@ -242,27 +243,21 @@ def reason_against(module: nn.Module) -> str:
     >>> reason_against(nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3, track_running_stats=False)))
     '1 is a BatchNorm1d'
     """
-    if any(layer._forward_hooks or layer._forward_pre_hooks for layer in module.modules()):
-        return "its layers have hooks"
     if type(module) in KNOWN:
         return "it is a single layer"
-    try:
-        before, *inner, output = fx.symbolic_trace(module).graph.nodes
-    except Exception as error:  # noqa: BLE001 - the tracer raises whatever the module's code does
-        return f"its code cannot be traced ({type(error).__name__})"
     called: list[nn.Module] = []
-    for node in inner:
-        if node.all_input_nodes != [before] or len(node.users) != 1:
-            return f"{node.target} is not one of a chain of layers"
-        if node.op == "call_module":
-            called.append(module.get_submodule(str(node.target)))
-            if not _is_known(called[-1]):
-                return f"{node.target} is a {type(called[-1]).__name__}"
-        elif not _is_alone(node):
-            return f"{getattr(node.target, '__name__', node.target)} may mix examples"
-        before = node
+    try:
+        for node in chained_nodes(module):
+            if node.op == "call_module":
+                called.append(module.get_submodule(str(node.target)))
+                if not _is_known(called[-1]):
+                    return f"{node.target} is a {type(called[-1]).__name__}"
+            elif not _is_alone(node):
+                return f"{getattr(node.target, '__name__', node.target)} may mix examples"
+    except ValueError as error:
+        return str(error)
     used = [id(parameter) for layer in called for parameter in layer.parameters()]
-    if output.args != (before,) or len(set(used)) != len(used):
+    if len(set(used)) != len(used):
         return "a layer is used twice"
     return "" if {id(parameter) for _, parameter in parameters_of(module)} <= set(used) else "weights are in no layer"
 

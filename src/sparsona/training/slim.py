@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import prod
 
 import numpy as np
@@ -108,8 +108,7 @@ class SlimNet:
         self._index = dict(zip((slim.layer.name for slim in rows), index, strict=True))
 
     def _leaf(self, layer: SlimLayer) -> tuple[torch.Tensor, torch.Tensor | None]:
-        shape = (len(layer.kept), *layer.weight.shape[1:])
-        weight = self._view(self._starts[layer.weight.name], shape)
+        weight = self._view(self._starts[layer.weight.name], (len(layer.kept), *layer.weight.shape[1:]))
         return weight, None if layer.bias is None else self._view(self._starts[layer.bias.name], layer.bias.shape)
 
     def _view(self, start: int, shape: tuple[int, ...]) -> torch.Tensor:
@@ -162,7 +161,7 @@ class SlimNet:
                 x = F.relu(x, inplace=x is not given)  # no layer before it needs its output in the backward pass
                 constants = None if constants is None else F.relu(constants)
             else:
-                x = _between(layer, x, training)
+                x = F.dropout(x, layer.rate, training) if layer.kind == "dropout" else _module(layer)(x)
         return x
 
     def _operator(
@@ -206,44 +205,22 @@ class SlimNet:
         return out
 
 
-def _between(layer: Layer, x: torch.Tensor, training: bool) -> torch.Tensor:
-    match layer.kind:
-        case "max-pool":
-            return F.max_pool2d(x, layer.window, layer.stride)
-        case "avg-pool":
-            return F.avg_pool2d(x, layer.window, layer.stride)
-        case "mean":
-            return x.mean((2, 3))
-        case "flatten":
-            return x.flatten(1)
-        case "dropout":
-            return F.dropout(x, layer.rate, training)
-    raise InputError(f"a chain has no layer of kind {layer.kind!r}")
-
-
 def small_module(chain: Sequence[Layer], tensors: dict[str, torch.Tensor]) -> nn.Sequential:
     """A plain torch module of the small weights, named as in the whole net (dots become dashes)."""
     out = nn.Sequential()
     for number, layer in enumerate(chain):
         if layer.has_weights:
-            module = _weighted(layer, tensors[f"{layer.name}.weight"], tensors.get(f"{layer.name}.bias"))
+            weight, bias = tensors[f"{layer.name}.weight"], tensors.get(f"{layer.name}.bias")
+            rows, columns, *window = weight.shape
+            module: nn.Module = nn.Linear(columns, rows, bias=bias is not None)
+            if layer.kind == "conv":
+                height, width = map(int, window)
+                module = nn.Conv2d(columns, rows, (height, width), layer.stride, layer.padding, bias=bias is not None)
+            module.load_state_dict({"weight": weight} if bias is None else {"weight": weight, "bias": bias})
             out.add_module(layer.name.replace(".", "-"), module)
         else:
             out.add_module(f"{layer.kind}-{number}", _module(layer))
     return out.eval()
-
-
-def _weighted(layer: Layer, weight: torch.Tensor, bias: torch.Tensor | None) -> nn.Module:
-    """A convolution or a linear layer with these weights."""
-    rows, columns = weight.shape[:2]
-    out: nn.Module
-    if layer.kind == "conv":
-        window = (int(weight.shape[2]), int(weight.shape[3]))
-        out = nn.Conv2d(columns, rows, window, layer.stride, layer.padding, bias=bias is not None)
-    else:
-        out = nn.Linear(columns, rows, bias=bias is not None)
-    out.load_state_dict({"weight": weight} if bias is None else {"weight": weight, "bias": bias})
-    return out
 
 
 class Pixels(nn.Module):
@@ -254,7 +231,9 @@ class Pixels(nn.Module):
         return x.mean((2, 3))
 
 
+@lru_cache
 def _module(layer: Layer) -> nn.Module:
+    """The torch module of a layer without weights, which has no state of its own."""
     match layer.kind:
         case "relu":
             return nn.ReLU()
@@ -266,4 +245,6 @@ def _module(layer: Layer) -> nn.Module:
             return nn.Flatten()
         case "dropout":
             return nn.Dropout(layer.rate)
-    return Pixels()
+        case "mean":
+            return Pixels()
+    raise InputError(f"a chain has no layer of kind {layer.kind!r}")
