@@ -300,7 +300,7 @@ def theirs(setup: Setup, case: Case, rounds: int) -> tuple[dict[str, tuple[Vecto
                 client.train_one_step()
             used = server.global_model if case.shared else getattr(client, case.model)
             flat = FlatModule(copy.deepcopy(used).requires_grad_())
-            found[feed.clients[client.id]] = flat.read(), flat.read_buffers()
+            found[feed.clients[client.id]] = flat.read(), flat.read("buffers")
         raise Reached
 
     server.select_clients = everyone
@@ -319,7 +319,7 @@ def accuracy(models: dict[str, tuple[Vector, Vector]], feed: Feed, norm: bool) -
         flat = FlatModule(net)
         flat.load(weights)
         if len(buffers):
-            flat.load_buffers(buffers)
+            flat.load(buffers, "buffers")
         net.eval()
         inputs, targets = feed.tests[client]
         with torch.no_grad():

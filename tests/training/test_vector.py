@@ -40,17 +40,17 @@ def test_weights_gradients_and_buffers_are_views() -> None:
     flat.load(vector)
     module: Any = flat.module
     assert module[3].bias.detach().tolist() == flat.layout.named(vector)["3.bias"].tolist()
-    flat.load_buffers(np.arange(1, 7, dtype=np.float32))
+    flat.load(np.arange(1, 7, dtype=np.float32), "buffers")
     assert module[1].running_var.tolist() == [4, 5, 6]
     flat.gradient.zero_()
     module(torch.randn(5, 2, 4, 4)).sum().backward()
     assert module[3].bias.grad.data_ptr() == flat.gradient[flat.layout["3.bias"].slice].data_ptr()
     assert flat.layout.named(flat.gradient.numpy())["3.bias"].tolist() == [5, 5, 5, 5]
     assert flat.read().tolist() == vector.tolist(), "BatchNorm's statistics are no part of the vector"
-    assert (flat.read_buffers() != np.arange(1, 7)).all()
-    assert flat.read_all().tolist() == [*flat.read(), *flat.read_buffers()]
-    flat.load_all(np.zeros(flat.layout.size + 6, np.float32))
-    assert not flat.read_all().any()
+    assert (flat.read("buffers") != np.arange(1, 7)).all()
+    assert flat.read("all").tolist() == [*flat.read(), *flat.read("buffers")]
+    flat.load(np.zeros(flat.layout.size + 6, np.float32), "all")
+    assert not flat.read("all").any()
 
 
 def test_flat_computes_what_the_plain_module_computes() -> None:

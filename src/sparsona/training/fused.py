@@ -121,17 +121,17 @@ class FusedTrainer:
         self._layers = np.array(rows, np.int64)
         self._classes = chain[-1].outputs
         self._prior = np.zeros(self._classes, np.float32)
-        self.class_weights: Vector | None = None
-        """What the loss of an example is multiplied by, by its class; None: nothing."""
+        self._class_weights: Vector | None = None
         self._samples = samples
         self._objective = objective
         self._classifies = objective.loss is classification().loss and samples.targets.dtype == np.int64
         self._width = samples.width + sum(one.outputs for one in chain)
         self._values = self._errors = np.zeros((0, self._width), np.float32)
 
-    def set_prior(self, prior: Vector | None) -> None:
-        """Add `prior` to the outputs wherever the loss is taken; None: nothing."""
+    def set_client(self, prior: Vector | None, class_weights: Vector | None) -> None:
+        """Add `prior` to the outputs wherever the loss is taken, and weigh each example by its class; None: nothing."""
         self._prior = np.zeros(self._classes, np.float32) if prior is None else np.require(prior, np.float32, KERNEL)
+        self._class_weights = class_weights
 
     def train(self, job: TrainJob) -> Trained:
         """Train as the job says. It draws no random numbers but those of its batches."""
@@ -140,18 +140,15 @@ class FusedTrainer:
             job = replace(job, mask=None)  # a full mask then gives the same bits as none
         if not drawn:
             return Trained(weights, float("nan"), 0, EMPTY if job.moments is None else job.moments)
-        batches = self._weighted(Batches.of(drawn))
+        batches = Batches.of(drawn)
+        if self._class_weights is not None:
+            by_class = self._class_weights[self._samples.targets[batches.chosen]]
+            batches = replace(batches, share=batches.share * by_class)
         classes = self._are_classes(self._samples.targets[batches.chosen])
         steps = self._descend if classes and job.is_descent else self._step_by_step
         total, moments = steps(weights, job, batches)
         seen = job.config.repeats * len(batches.chosen)
         return Trained(weights, total / seen, seen, moments)
-
-    def _weighted(self, batches: Batches) -> Batches:
-        """The batches with each example weighted by its class."""
-        if self.class_weights is None:
-            return batches
-        return replace(batches, share=batches.share * self.class_weights[self._samples.targets[batches.chosen]])
 
     def _descend(self, weights: Vector, job: TrainJob, batches: Batches) -> tuple[float, Moments]:
         """Take all steps at once; return the sum of the losses, and the moments."""
@@ -171,10 +168,9 @@ class FusedTrainer:
     def _step_by_step(self, weights: Vector, job: TrainJob, batches: Batches) -> tuple[float, Moments]:
         """The same by the step rule."""
         rule, gradient, total = rule_of(job, torch.from_numpy(weights)), torch.zeros(len(weights)), 0.0
-        samples, (values, _) = self._samples, self._room(batches.longest)
         for start, stop in pairwise(batches.bounds.tolist()):
             chosen, share = batches.chosen[start:stop], batches.share[start:stop]
-            kernels.gather(samples.raw, samples.scale, samples.shift, samples.missing, chosen, values)
+            self._gather(chosen)
             for _ in range(job.config.repeats):
                 gradient.zero_()
                 total += self._add_gradient(weights, chosen, share, gradient.numpy())
@@ -187,12 +183,11 @@ class FusedTrainer:
 
         Their norms follow from inputs and errors of the layers (ghost clipping): no gradient of a sample is stored.
         """
-        out, samples = np.zeros(len(weights), np.float32), self._samples
+        out = np.zeros(len(weights), np.float32)
         within = EVERYWHERE if mask is None else np.require(mask, np.bool_, KERNEL)
         for first in range(0, len(chosen), PIECE):
             piece = chosen[first : first + PIECE]
-            values, errors = self._room(len(piece))
-            kernels.gather(samples.raw, samples.scale, samples.shift, samples.missing, piece, values)
+            values, errors = self._gather(piece)
             start, _ = self._slopes(weights, piece, np.ones(len(piece), np.float32))
             kernels.add_clipped(weights, out, self._layers, values, errors, start, len(piece), np.float32(most), within)
         return out if mask is None else out * mask
@@ -225,21 +220,18 @@ class FusedTrainer:
     def gradient(self, weights: Vector, chosen: Indices) -> tuple[Vector, float]:
         """The gradient of the mean loss over some samples, and that loss."""
         out, loss = np.zeros(len(weights), np.float32), 0.0
-        samples, share = self._samples, np.full(len(chosen), 1 / max(len(chosen), 1), np.float32)
-        if self.class_weights is not None:
-            share *= self.class_weights[samples.targets[chosen]]
+        share = np.full(len(chosen), 1 / max(len(chosen), 1), np.float32)
+        if self._class_weights is not None:
+            share *= self._class_weights[self._samples.targets[chosen]]
         for start in range(0, len(chosen), PIECE):
             place = slice(start, start + PIECE)
-            values, _ = self._room(len(chosen[place]))
-            kernels.gather(samples.raw, samples.scale, samples.shift, samples.missing, chosen[place], values)
+            self._gather(chosen[place])
             loss += self._add_gradient(weights, chosen[place], share[place], out) / len(chosen[place])
         return out, loss
 
     def outputs(self, weights: Vector, chosen: Indices) -> torch.Tensor:
         """The model's outputs for some samples."""
-        samples = self._samples
-        values, _ = self._room(len(chosen))
-        kernels.gather(samples.raw, samples.scale, samples.shift, samples.missing, chosen, values)
+        values, _ = self._gather(chosen)
         start = kernels.forward(weights, self._layers, values, len(chosen))
         return torch.from_numpy(values[: len(chosen), start:].copy())
 
@@ -254,3 +246,9 @@ class FusedTrainer:
         if len(self._values) < count:
             self._values, self._errors = (np.zeros((count, self._width), np.float32) for _ in range(2))
         return self._values, self._errors
+
+    def _gather(self, chosen: Indices) -> tuple[Vector, Vector]:
+        """Write the inputs of some samples into the room for values; return it, and that for errors."""
+        samples, (values, errors) = self._samples, self._room(len(chosen))
+        kernels.gather(samples.raw, samples.scale, samples.shift, samples.missing, chosen, values)
+        return values, errors

@@ -90,12 +90,12 @@ class ModelRunner:
     @property
     def buffers(self) -> Vector:
         """A copy of the module's float buffers (BatchNorm's statistics); empty where it has none."""
-        return self.flat.read_buffers()
+        return self.flat.read("buffers")
 
     @buffers.setter
     def buffers(self, values: Vector) -> None:
         """Load the module's float buffers."""
-        self.flat.load_buffers(values)
+        self.flat.load(values, "buffers")
 
     @property
     def prior(self) -> Vector | None:
@@ -115,8 +115,7 @@ class ModelRunner:
     def _set_client(self, prior: Vector | None, class_weights: Vector | None) -> None:
         self._prior, self._class_weights = prior, class_weights
         if self._fused is not None:
-            self._fused.set_prior(prior)
-            self._fused.class_weights = class_weights
+            self._fused.set_client(prior, class_weights)
 
     def loss_of(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """The loss of each example, with the prior and the weights of the classes."""
@@ -131,15 +130,13 @@ class ModelRunner:
         """The fused trainer on the runner's samples, where it is asked for and takes the model."""
         if isinstance(self._chain, str):
             return None
-        rows = len(self._inputs), -1
-        raw, width = self._inputs.reshape(rows).numpy(), math.prod(self._inputs.shape[1:])
+        raw, shape = self._inputs.reshape(len(self._inputs), -1).numpy(), self._inputs.shape[1:]
         scale, shift = (
-            np.ascontiguousarray(np.broadcast_to(of.numpy(), self._inputs.shape[1:]).reshape(width), np.float32)
+            np.ascontiguousarray(np.broadcast_to(of.numpy(), shape).reshape(-1), np.float32)
             for of in (self._scale, self._shift)
         )
-        return FusedTrainer(
-            self._chain, RawSamples(raw, self._learnt.numpy(), scale, shift, self._missing), self.objective
-        )
+        samples = RawSamples(raw, self._learnt.numpy(), scale, shift, self._missing)
+        return FusedTrainer(self._chain, samples, self.objective)
 
     @property
     def layout(self) -> Layout:
@@ -314,7 +311,7 @@ class ModelRunner:
         if job.queries is not None:
             return self._train_private(job, job.queries)
         if self._fused is not None and job.transform is None and job.loss is None and not job.config.augment:
-            return self._train_fused(self._fused, job)
+            return self._finished(job, self._fused.train(job))
         self.flat.load(job.start)
         self.flat.train()
         steps = TrainSteps(self.flat, job)
@@ -337,20 +334,19 @@ class ModelRunner:
                     seen += len(indices)
                     if job.transform is not None:
                         self._count_step(len(indices), job.transform)
-        if job.transform is None:
-            self.count(seen, job.mask)
         with torch.no_grad():
             moments, transform = steps.finish()
-        weights = self.flat.read()
-        self.loss = loss = _mean(total, seen)
-        _refuse_diverged(job, loss, seen, weights)
-        return Trained(weights, loss, seen, moments, transform)
+        return self._finished(job, Trained(self.flat.read(), _mean(total, seen), seen, moments, transform))
 
-    def _train_fused(self, fused: FusedTrainer, job: TrainJob) -> Trained:
-        trained = fused.train(job)
-        self.loss = trained.loss
-        self.count(trained.examples, job.mask)
-        _refuse_diverged(job, trained.loss, trained.examples, trained.weights)
+    def _finished(self, job: TrainJob, trained: Trained) -> Trained:
+        """Count a training, if its steps were not counted one by one, and refuse one that has diverged."""
+        self.loss, seen = trained.loss, trained.examples
+        if job.transform is None:
+            self.count(seen, job.mask)
+        # A training that has seen nothing has no loss, and one with a budget tells none.
+        told = not seen or job.queries is not None or math.isfinite(trained.loss)
+        if not (told and is_finite(trained.weights)):
+            raise job.diverged(trained.loss, seen)
         return trained
 
     def _train_private(self, job: TrainJob, queries: Iterator[tuple[Indices, Query]]) -> Trained:
@@ -365,11 +361,7 @@ class ModelRunner:
                 with torch.no_grad():
                     rule.step(self.answer(indices, query, job.mask, job.config.augment))
                 seen += query.expected
-        self.count(round(seen), job.mask)
-        weights, self.loss = self.flat.read(), math.nan
-        if not is_finite(weights):
-            raise job.diverged(self.loss, round(seen))
-        return Trained(weights, self.loss, round(seen), rule.moments())
+        return self._finished(job, Trained(self.flat.read(), math.nan, round(seen), rule.moments()))
 
     def answer(self, indices: Indices, query: Query, mask: Mask | None = None, augment: bool = False) -> torch.Tensor:
         """Return the answer to a query about these samples at the module's present weights (part 0 of the rule)."""
@@ -423,10 +415,8 @@ class ModelRunner:
         try:
             found = self._per_example(weights, *self.batch(indices, augment))
         except (RuntimeError, ValueError) as error:
-            reason = one_line(error)[:200]
-            raise InputError(
-                f"the model has no gradient of one example by itself, which privacy needs: {reason}"
-            ) from None
+            what = "the model has no gradient of one example by itself, which privacy needs"
+            raise InputError(f"{what}: {one_line(error)[:200]}") from None
         return torch.cat([found[name].reshape(len(indices), -1) for name in weights], 1)
 
     @cached_property
@@ -485,21 +475,14 @@ class RunnerForward:
 def _per_example(term: torch.Tensor, losses: torch.Tensor) -> torch.Tensor:
     """Return a term of the loss; raise an error unless it has one number per example."""
     if term.shape != losses.shape:
-        raise InputError(
-            f"a loss term has shape {tuple(term.shape)}: return one number per example, {len(losses)} here"
-        )
+        found = tuple(term.shape)
+        raise InputError(f"a loss term has shape {found}: return one number per example, {len(losses)} here")
     return term
 
 
 def _mean(total: torch.Tensor, seen: int) -> float:
     """The mean loss of the samples seen; NaN where there were none."""
     return float(total) / seen if seen else float("nan")
-
-
-def _refuse_diverged(job: TrainJob, loss: float, seen: int, weights: Vector) -> None:
-    """Refuse a training whose loss or weights are not finite. One that has seen nothing has no loss."""
-    if not ((math.isfinite(loss) or not seen) and is_finite(weights)):
-        raise job.diverged(loss, seen)
 
 
 def is_finite(vector: Vector) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,9 @@ def tensor_of(values: npt.NDArray[Any], device: torch.device | str) -> torch.Ten
     return view_of(np.ascontiguousarray(values, np.float32)).to(device)
 
 
+FlatPart: TypeAlias = Literal["weights", "buffers", "all"]
+
+
 class FlatModule:
     """A module whose trained weights and their gradients are views of two flat buffers, so that a step is one axpy.
 
@@ -51,7 +54,7 @@ class FlatModule:
         size = self.layout.size
         whole = torch.empty(size + self.buffer_layout.size, device=device)
         self.weights, self.buffers = whole[:size], whole[size:]
-        self._whole = whole
+        self.all = whole
         for (_, parameter), place in zip(list(parameters_of(module)), self.layout.tensors, strict=True):
             parameter.data, parameter.grad = _moved(parameter, self.weights[place.slice].view(place.shape)), None
         owners = dict(module.named_modules())
@@ -75,46 +78,23 @@ class FlatModule:
             parameter.grad = out[place.slice].view(place.shape)
         return out
 
-    def load(self, vector: Vector) -> None:
-        """Load the parameters."""
-        _load(vector, self.weights)
+    def load(self, vector: Vector, part: FlatPart = "weights") -> None:
+        """Take over the parameters, the float buffers, or both, one behind the other."""
+        into: torch.Tensor = getattr(self, part)
+        if vector.shape != into.shape:
+            raise InputError(f"a vector of length {len(vector)} does not fit a model of {len(into)} numbers")
+        with torch.no_grad():
+            into.copy_(view_of(np.ascontiguousarray(vector, np.float32)))
 
-    def load_buffers(self, vector: Vector) -> None:
-        """Load the float buffers."""
-        _load(vector, self.buffers)
-
-    def load_all(self, vector: Vector) -> None:
-        """Load parameters and float buffers, concatenated."""
-        _load(vector, self._whole)
-
-    def read(self) -> Vector:
-        """A copy of the parameters."""
-        return _read(self.weights)
-
-    def read_buffers(self) -> Vector:
-        """A copy of the float buffers."""
-        return _read(self.buffers)
-
-    def read_all(self) -> Vector:
-        """A copy of parameters and float buffers, one behind the other."""
-        return _read(self._whole)
+    def read(self, part: FlatPart = "weights") -> Vector:
+        """A copy of the parameters, the float buffers, or both, one behind the other."""
+        values: Vector = getattr(self, part).detach().cpu().numpy().copy()
+        return values
 
 
 def _moved(tensor: torch.Tensor, view: torch.Tensor) -> torch.Tensor:
     with torch.no_grad():
         return view.copy_(tensor)
-
-
-def _load(vector: Vector, into: torch.Tensor) -> None:
-    if vector.shape != into.shape:
-        raise InputError(f"a vector of length {len(vector)} does not fit a model of {len(into)} numbers")
-    with torch.no_grad():
-        into.copy_(view_of(np.ascontiguousarray(vector, np.float32)))
-
-
-def _read(values: torch.Tensor) -> Vector:
-    out: Vector = values.detach().cpu().numpy().copy()
-    return out
 
 
 class LastInput:

@@ -231,7 +231,7 @@ def test_straight_through_gradients_are_those_of_the_surrogate(ste: str, slim: b
     cut = Cut.of(flat.layout, 5)
     design, config = Design((1, 6, 6), len(cut), "two"), TrainConfig()
     with torch.no_grad():
-        start = FlatModule(Gate(design)).read_all() + 0.1 * np.random.default_rng(3).normal(size=1).astype(np.float32)
+        start = FlatModule(Gate(design)).read("all") + 0.1 * np.random.default_rng(3).normal(size=1).astype(np.float32)
     chain = chain_of(flat.module) if slim else None
     gating = Gating(design, cut, Budget(0.5, LEAST), start, config, ste=ste, chain=chain)  # type: ignore[arg-type]
     inputs, targets = torch.randn(12, 1, 6, 6), torch.randint(0, 4, (12,))
@@ -247,7 +247,7 @@ def test_straight_through_gradients_are_those_of_the_surrogate(ste: str, slim: b
     module = net().double()
     wide = weights.double().requires_grad_()
     gate = Gate(design)
-    FlatModule(gate).load_all(start)
+    FlatModule(gate).load(start, "all")
     gate.double().train()
     importance, mean = gate(inputs.double())
     importance = importance.clamp(min=LEAST)
@@ -294,7 +294,7 @@ def test_a_block_of_zeros_gives_its_gate_no_gradient() -> None:
     flat = FlatModule(net())
     cut = Cut.of(flat.layout, 5)
     design = Design((1, 6, 6), len(cut), "one")
-    gating = Gating(design, cut, Budget(1.0, LEAST), FlatModule(Gate(design)).read_all(), TrainConfig())
+    gating = Gating(design, cut, Budget(1.0, LEAST), FlatModule(Gate(design)).read("all"), TrainConfig())
     weights = flat.weights.clone()
     weights[cut.span(2)] = 0
     slopes: list[torch.Tensor] = []
@@ -312,7 +312,7 @@ def test_scales_are_between_zero_and_one_and_predictions_follow_them() -> None:
     flat = FlatModule(net())
     cut = Cut.of(flat.layout, 5)
     design = Design((1, 6, 6), len(cut), "one")
-    gate = FlatModule(Gate(design)).read_all()
+    gate = FlatModule(Gate(design)).read("all")
     frozen = np.where(np.array(cut.first), np.float32(0.5), np.float32(0))
     model = Gated(flat.read(), gate, frozen, design, cut, Budget(0.5, LEAST), batch=4)
 

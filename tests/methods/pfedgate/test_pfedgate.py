@@ -41,7 +41,7 @@ def open_gate(method: PFedGate, task: Any) -> np.ndarray:
         for name, parameter in gate.named_parameters():
             if "_norm" in name and name.startswith(("scale", "importance")):
                 parameter.fill_(30.0 if name.endswith("bias") else 0.0)
-    return FlatModule(gate).read_all()
+    return FlatModule(gate).read("all")
 
 
 @pytest.mark.parametrize(
@@ -239,8 +239,8 @@ def test_a_clients_gate_ignores_the_batch_and_still_learns() -> None:
     setup, local = client(method)
     own = method.start_client(setup.task, "c1")
     fit = method.fit(own, Message(weights=setup.task.initial), local)
-    gate = FlatModule(Gate(method._design(setup.task)))
-    gate.load_all(fit.state.gate)
+    gate = FlatModule(method._design(setup.task).module())
+    gate.load(fit.state.gate, "all")
     first, second = (gate.module(torch.randn(3, *setup.task.shape)) for _ in range(2))
     assert torch.equal(first[1], second[1])
     assert not np.array_equal(fit.state.gate, own.gate)

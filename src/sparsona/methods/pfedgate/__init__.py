@@ -96,7 +96,7 @@ class PFedGate(Method[ServerState, ClientState]):
         start = down.vector("weights", local.layout.size)
         gating = self._gating(state, local)
         trained = local.train(start, transform=gating)
-        state = replace(state, gate=gating.flat.read_all(), moments=trained.transform)
+        state = replace(state, gate=gating.flat.read("all"), moments=trained.transform)
         update = gating.cut.take(trained.weights - start, gating.used)
         reply = Message(update=update, examples=local.examples)
         return Fit(state, reply, self._model(state, trained.weights, local))
@@ -107,7 +107,7 @@ class PFedGate(Method[ServerState, ClientState]):
         config = replace(local.config, epochs=self.new_epochs, steps=None, decay=1.0, drops=())
         gating = self._gating(state, replace(local, config=config))
         trained = local.train(weights, config, mask=np.zeros(len(weights), np.bool_), transform=gating)
-        state = replace(state, gate=gating.flat.read_all(), moments=trained.transform)
+        state = replace(state, gate=gating.flat.read("all"), moments=trained.transform)
         return Fit(state, Message(), self._model(state, weights, local))
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:

@@ -100,7 +100,7 @@ class Design:
     def initial(self, chance: Chance, client: str) -> Vector:
         """A client's first gate as a vector."""
         with chance.torch("gate", client=client):
-            return FlatModule(Gate(self)).read_all()
+            return FlatModule(self.module()).read("all")
 
 
 class Gate(nn.Module):
@@ -343,10 +343,10 @@ def ready(design: Design, gate: Vector, device: str = "cpu") -> nn.Module:
     return _loaded(design, gate, device, training=False).module
 
 
-@lru_cache(maxsize=8)
-def _shared(design: Design, device: str, training: bool) -> FlatModule:
-    flat = FlatModule(Gate(design), device)
-    flat.module.train(training)
+def _loaded(design: Design, gate: Vector, device: str, training: bool) -> FlatModule:
+    """A module of the design with these weights. It is the caller's until the next call."""
+    flat = _shared(design, device, training)
+    flat.load(gate, "all")
     return flat
 
 
