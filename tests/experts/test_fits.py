@@ -14,8 +14,7 @@ import torch
 from sparsona.data.dataset import Array
 from sparsona.errors import InputError
 from sparsona.experts.fits import fit_linear, fit_trees, lightgbm
-from sparsona.experts.models import Constant, ExpertModel, LinearModel, Trees, read_forest, scores_of
-from sparsona.experts.rows import OwnRows
+from sparsona.experts.models import Constant, ExpertModel, LinearModel, OwnRows, Trees, read_forest, scores_of
 from sparsona.runs.state import digest
 
 FEW = np.eye(4, 3, dtype=np.float32)

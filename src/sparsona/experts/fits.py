@@ -12,8 +12,17 @@ import numpy as np
 
 from sparsona.data.dataset import Array
 from sparsona.errors import InputError
-from sparsona.experts.models import Constant, ExpertModel, LinearModel, Refitted, Trees, fit_constant
-from sparsona.experts.rows import FEWEST, OwnRows, own_rows
+from sparsona.experts.models import (
+    FEWEST,
+    Constant,
+    ExpertModel,
+    LinearModel,
+    OwnRows,
+    Refitted,
+    Trees,
+    fit_constant,
+    own_rows,
+)
 from sparsona.training.local import Local
 
 Chosen = TypeVar("Chosen")

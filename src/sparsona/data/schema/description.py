@@ -16,28 +16,11 @@ import numpy as np
 from pydantic import Field, TypeAdapter, model_validator
 
 from sparsona.data.dataset import Array, Indices
+from sparsona.data.schema import limits
 from sparsona.data.schema.alike import ColumnKind
 from sparsona.data.schema.bounds import declared_description
 from sparsona.data.schema.columns import InputKind, Scaling, Spelling, TaskName, as_option
-from sparsona.data.schema.limits import (
-    LARGEST,
-    MOST_CATEGORIES,
-    MOST_CHARACTERS,
-    MOST_COLUMNS,
-    MOST_ROWS,
-    MOST_TOKENS,
-    MOST_VALUES,
-    Name,
-    Names,
-    Shape,
-    Targets,
-    WireModel,
-    pack_doubles,
-    pack_text,
-    read_json,
-    text_in,
-    unpack_doubles,
-)
+from sparsona.data.schema.limits import Name, Names, Shape, Targets, WireModel
 from sparsona.data.schema.moments import ColumnMoments, moments, pooled
 from sparsona.data.schema.rows import Rows
 from sparsona.data.schema.schema import MOST_INPUTS, class_names
@@ -52,7 +35,7 @@ CHUNK = 1024
 class Head(WireModel):
     """The columns of an owner; most owners of a federation send the same head."""
 
-    columns: Annotated[tuple[tuple[Name, ColumnKind], ...], Field(max_length=MOST_COLUMNS)]
+    columns: Annotated[tuple[tuple[Name, ColumnKind], ...], Field(max_length=limits.MOST_COLUMNS)]
     targets: Targets
     kind: Kind
     inputs: InputKind
@@ -97,7 +80,7 @@ class Head(WireModel):
         return self.scaling == "agreed" and self.inputs != "tokens"
 
 
-Categories = dict[Name, Annotated[tuple[Name, ...], Field(max_length=MOST_CATEGORIES)]]
+Categories = dict[Name, Annotated[tuple[Name, ...], Field(max_length=limits.MOST_CATEGORIES)]]
 _HEAD, _NAMES, _CATEGORIES = TypeAdapter(Head), TypeAdapter[Names](Names), TypeAdapter[Categories](Categories)
 
 
@@ -120,12 +103,14 @@ class OwnerDescription:
 
         `heads` caches parsed heads by their bytes, since most owners send the same head.
         """
-        data = text_in(message, "head")
-        head = heads[data] = heads.get(data) or read_json(_HEAD, data, "head")
+        data = limits.text_in(message, "head")
+        head = heads[data] = heads.get(data) or limits.read_json(_HEAD, data, "head")
         rows = message.integer("rows")
-        if not 1 <= rows <= MOST_ROWS:
-            raise WireError(f"the description claims {rows} training rows, expected 1 to {MOST_ROWS}")
-        classes: tuple[str, ...] = _names(message) if head.tells_classes else ()
+        if not 1 <= rows <= limits.MOST_ROWS:
+            raise WireError(f"the description claims {rows} training rows, expected 1 to {limits.MOST_ROWS}")
+        classes: tuple[str, ...] = ()
+        if head.tells_classes:
+            classes = limits.read_json(_NAMES, limits.text_in(message, "classes"), "classes")
         if head.tells_classes and head.kind != "text":
             _check_numeric(head.targets[0], classes)
         told = head.scaling == "agreed" and not head.tells_classes and head.task != "multilabel"
@@ -168,7 +153,7 @@ def describe_rows(rows: Rows, train: Indices) -> Message:
     }
     if rows.spelling != "alike":
         head["spelling"] = rows.spelling
-    parts: dict[str, Any] = {"head": pack_text(head), "rows": len(train)}
+    parts: dict[str, Any] = {"head": limits.pack_text(head), "rows": len(train)}
     if rows.numbers.shape[1]:
         parts["missing"] = told["missing"] if told else np.isnan(seen.numbers).any(axis=0).astype(np.uint8)
     if rows.scaling == "agreed" and rows.inputs != "tokens":
@@ -177,9 +162,9 @@ def describe_rows(rows: Rows, train: Indices) -> Message:
         parts["largest"] = _largest_token(seen.block)
     if rows.categories:
         named = {name: _category_list(seen, name) for name in seen.categories}
-        parts["categories"] = pack_text(told["categories"] if told else named)
+        parts["categories"] = limits.pack_text(told["categories"] if told else named)
     if seen.tells_classes:
-        parts["classes"] = pack_text(_class_list(seen))
+        parts["classes"] = limits.pack_text(_class_list(seen))
     elif rows.task != "multilabel" and rows.scaling == "agreed":
         parts |= _packed("target", told["target"] if told else moments(seen.target))
     return Message(**parts)
@@ -196,9 +181,9 @@ def input_moments(rows: Rows) -> ColumnMoments:
 
 def _largest_token(block: Array | None) -> int:
     found = int(block.max()) if block is not None else 0
-    if found >= MOST_TOKENS:
+    if found >= limits.MOST_TOKENS:
         raise DataError(
-            f"a token is {found}, the largest can be {MOST_TOKENS - 1}; number the words from 0 without gaps"
+            f"a token is {found}, the largest can be {limits.MOST_TOKENS - 1}; number the words from 0 without gaps"
         )
     return found
 
@@ -206,10 +191,10 @@ def _largest_token(block: Array | None) -> int:
 def _category_list(seen: Rows, name: str) -> list[str]:
     found = [value for value in np.unique(seen.categories[name]).tolist() if value]
     fix = f"pass --drop {as_option(name)}"
-    if len(found) > MOST_CATEGORIES:
+    if len(found) > limits.MOST_CATEGORIES:
+        most = f"at most {limits.MOST_CATEGORIES} may be"
         raise DataError(
-            f"column {name!r} has {len(found)} categories in the training rows, at most {MOST_CATEGORIES} may be; "
-            f"{fix}, or group them"
+            f"column {name!r} has {len(found)} categories in the training rows, {most}; {fix}, or group them"
         )
     _refuse_long(f"column {name!r}", found, fix)
     return found
@@ -224,17 +209,19 @@ def _class_list(seen: Rows) -> list[str]:
         if unknown:
             raise DataError(f"target {target!r} holds {unknown[0]!r}, which columns.classes does not name; add it")
         found = sorted(seen.classes)
-    if len(found) > MOST_VALUES:
+    if len(found) > limits.MOST_VALUES:
         fix = "choose another --target, or pass --task regression where it is a number"
-        raise DataError(f"target {target!r} has {len(found)} classes, at most {MOST_VALUES} are possible; {fix}")
+        raise DataError(f"target {target!r} has {len(found)} classes, at most {limits.MOST_VALUES} are possible; {fix}")
     _refuse_long(f"target {target!r}", found, "choose another --target")
     return found
 
 
 def _refuse_long(where: str, names: Iterable[str], fix: str) -> None:
     longest = max(map(len, names), default=0)
-    if longest > MOST_CHARACTERS:
-        raise DataError(f"{where} holds a text of {longest} characters, a name has at most {MOST_CHARACTERS}; {fix}")
+    if longest > limits.MOST_CHARACTERS:
+        raise DataError(
+            f"{where} holds a text of {longest} characters, a name has at most {limits.MOST_CHARACTERS}; {fix}"
+        )
 
 
 def _packed(name: str, found: ColumnMoments) -> dict[str, Any]:
@@ -242,8 +229,8 @@ def _packed(name: str, found: ColumnMoments) -> dict[str, Any]:
         return {}
     return {
         f"{name}.known": found.count.astype(np.int64),
-        f"{name}.mean": pack_doubles(found.mean),
-        f"{name}.squares": pack_doubles(found.squares),
+        f"{name}.mean": limits.pack_doubles(found.mean),
+        f"{name}.squares": limits.pack_doubles(found.squares),
     }
 
 
@@ -252,10 +239,14 @@ def _moments(name: str, message: Message, width: int, most: int) -> ColumnMoment
     if not width:
         return ColumnMoments(np.zeros(0, np.int64), np.zeros(0), np.zeros(0))
     known = message.numbers(f"{name}.known")
-    mean, squares = (unpack_doubles(message, f"{name}.{part}", width) for part in ("mean", "squares"))
+    mean, squares = (limits.unpack_doubles(message, f"{name}.{part}", width) for part in ("mean", "squares"))
     if known.dtype != np.int64 or len(known) != width or (known < 0).any() or (known > min(most, 2**53)).any():
         raise WireError(f"{name}.known does not hold {width} counts from 0 to {min(most, 2**53)}")
-    if (np.abs(mean) > LARGEST).any() or (squares < 0).any() or (squares > known * (2 * LARGEST) ** 2).any():
+    if (
+        (np.abs(mean) > limits.LARGEST).any()
+        or (squares < 0).any()
+        or (squares > known * (2 * limits.LARGEST) ** 2).any()
+    ):
         raise WireError(f"{name} has a mean or a sum of squares that no float32 numbers have")
     return ColumnMoments(known, mean, squares)
 
@@ -271,24 +262,20 @@ def _flags(message: Message, size: int) -> Array:
 
 def _largest(message: Message) -> int:
     largest = message.integer("largest")
-    if not 0 <= largest < MOST_TOKENS:
-        raise WireError(f"the largest token is {largest}, expected 0 to {MOST_TOKENS - 1}")
+    if not 0 <= largest < limits.MOST_TOKENS:
+        raise WireError(f"the largest token is {largest}, expected 0 to {limits.MOST_TOKENS - 1}")
     return largest
-
-
-def _names(message: Message) -> tuple[str, ...]:
-    return read_json(_NAMES, text_in(message, "classes"), "classes")
 
 
 def _checked_categories(message: Message, head: Head) -> Mapping[str, tuple[str, ...]]:
     kinds = {name: kind for name, kind in head.columns if kind != "number"}
     if not kinds:
         return {}
-    found = read_json(_CATEGORIES, text_in(message, "categories"), "categories")
+    found = limits.read_json(_CATEGORIES, limits.text_in(message, "categories"), "categories")
     if set(found) != set(kinds):
         raise WireError("'categories' holds other columns than the head")
-    if sum(map(len, found.values())) > MOST_VALUES:
-        raise WireError(f"'categories' holds more than {MOST_VALUES} names")
+    if sum(map(len, found.values())) > limits.MOST_VALUES:
+        raise WireError(f"'categories' holds more than {limits.MOST_VALUES} names")
     for name, values in found.items():
         if kinds[name] == "numeric":
             _check_numeric(name, values)

@@ -16,25 +16,11 @@ import numpy as np
 from pydantic import Field, TypeAdapter, model_validator
 
 from sparsona.data.dataset import Array, Indices
+from sparsona.data.schema import limits
 from sparsona.data.schema.alike import refuse_different, refuse_variants
 from sparsona.data.schema.columns import InputKind, Scaling, as_option
 from sparsona.data.schema.description import Head, OwnerDescription, describe_rows, input_moments
-from sparsona.data.schema.limits import (
-    MOST_ALONE,
-    MOST_COLUMNS,
-    MOST_TOKENS,
-    MOST_VALUES,
-    Name,
-    Names,
-    Shape,
-    Targets,
-    WireModel,
-    pack_doubles,
-    pack_text,
-    read_json,
-    text_in,
-    unpack_doubles,
-)
+from sparsona.data.schema.limits import Name, Names, Shape, Targets, WireModel
 from sparsona.data.schema.moments import FAR, ColumnMoments, Doubles, pooled, refuse_implausible
 from sparsona.data.schema.rows import Rows
 from sparsona.data.schema.schema import Category, Feature, Number, Schema
@@ -61,8 +47,8 @@ class SharedSchema(WireModel):
     inputs: InputKind
     shape: Shape
     scaling: Scaling
-    columns: Annotated[tuple[NumberColumn | CategoryColumn, ...], Field(max_length=MOST_COLUMNS)]
-    vocabulary: Annotated[int, Field(ge=1, le=MOST_TOKENS)] | None = None
+    columns: Annotated[tuple[NumberColumn | CategoryColumn, ...], Field(max_length=limits.MOST_COLUMNS)]
+    vocabulary: Annotated[int, Field(ge=1, le=limits.MOST_TOKENS)] | None = None
 
     @model_validator(mode="after")
     def _complete(self) -> SharedSchema:
@@ -84,8 +70,8 @@ class SharedSchema(WireModel):
 
     def message(self, scaling: Mapping[str, Doubles]) -> Message:
         """Return the message to all owners; `scaling` holds mean, std, center and spread. Empty parts are left out."""
-        parts: dict[str, Any] = {"schema": pack_text(self.model_dump(mode="json", exclude_none=True))}
-        parts |= {name: pack_doubles(values) for name, values in scaling.items() if len(values)}
+        parts: dict[str, Any] = {"schema": limits.pack_text(self.model_dump(mode="json", exclude_none=True))}
+        parts |= {name: limits.pack_doubles(values) for name, values in scaling.items() if len(values)}
         return Message(**parts)
 
 
@@ -94,7 +80,7 @@ _AGREED = TypeAdapter(SharedSchema)
 
 def schema_of(agreed: Message) -> Schema:
     """Return the schema in the server's message; raises :class:`~sparsona.errors.WireError` for an invalid one."""
-    tree = read_json(_AGREED, text_in(agreed, "schema"), "schema")
+    tree = limits.read_json(_AGREED, limits.text_in(agreed, "schema"), "schema")
     mean, std = _doubles(agreed, "mean", tree.width), _deviations(agreed, "std", tree.width)
     targets = len(tree.targets) if "center" in agreed else 0
     center, spread = _doubles(agreed, "center", targets), _deviations(agreed, "spread", targets)
@@ -127,7 +113,7 @@ def _features(tree: SharedSchema, mean: Doubles, std: Doubles) -> tuple[Feature,
 
 
 def _doubles(agreed: Message, part: str, size: int) -> Doubles:
-    return unpack_doubles(agreed, part, size) if size else np.zeros(0)
+    return limits.unpack_doubles(agreed, part, size) if size else np.zeros(0)
 
 
 def _deviations(agreed: Message, part: str, size: int) -> Doubles:
@@ -260,18 +246,18 @@ def _check_names(found: Descriptions, kinds: Mapping[str, set[str]], kind: Kind)
     names = {name: {who: one.categories[name] for who, one in found.items()} for name in named}
     for column, by_owner in names.items():
         many = len(set().union(*by_owner.values()))
-        if many > MOST_VALUES:
+        if many > limits.MOST_VALUES:
             fix = f"pass --drop {as_option(column)}, or group them"
-            raise DataError(f"column {column!r} has {many} categories, at most {MOST_VALUES} are possible; {fix}")
+            raise DataError(
+                f"column {column!r} has {many} categories, at most {limits.MOST_VALUES} are possible; {fix}"
+            )
     classes = {who: one.classes for who, one in found.items()}
     counts = Counter(name for own in classes.values() for name in set(own))
     for who, own in classes.items():
         alone = sum(counts[name] == 1 for name in set(own))
-        if len(found) > 1 and alone > MOST_ALONE:
-            raise DataError(
-                f"{who} has {alone} classes of {first.targets[0]!r} that no other client has, at most {MOST_ALONE} are "
-                "possible; leave it out, or choose another --target"
-            )
+        if len(found) > 1 and alone > limits.MOST_ALONE:
+            most = f"at most {limits.MOST_ALONE} are possible; leave it out, or choose another --target"
+            raise DataError(f"{who} has {alone} classes of {first.targets[0]!r} that no other client has, {most}")
     texts = {name: by_owner for name, by_owner in names.items() if "text" in kinds[name]}
     if kind == "text":
         texts[first.targets[0]] = classes
