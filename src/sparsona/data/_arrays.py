@@ -151,18 +151,14 @@ def read_torch(data: torch.utils.data.Dataset[Any], who: str) -> tuple[Any, Arra
         ys.append(as_array(y, f"{who}, targets"))
     if xs and isinstance(xs[0], Mapping | tuple):
         names = list(xs[0]) if isinstance(xs[0], Mapping) else range(len(xs[0]))
-        listed = [_uniform([as_array(x[name], f"{who}, input {name!r}") for x in xs]) for name in names]
-        several = dict(zip(names, listed, strict=True)) if isinstance(xs[0], Mapping) else tuple(listed)
-        return several, np.array(ys)
+        several = [[as_array(x[name], f"{who}, input {name!r}") for x in xs] for name in names]
+        listed: list[Any] = [np.array(one) if len({part.shape for part in one}) == 1 else one for one in several]
+        return dict(zip(names, listed, strict=True)) if isinstance(xs[0], Mapping) else tuple(listed), np.array(ys)
     flat = all(x.ndim == 1 for x in xs) and all(x.dtype.kind in "iu" for x in xs)
     odd = next((x.shape for x in xs if x.shape != xs[0].shape), None)
     if odd is not None and not flat:
         raise DataError(f"{who}: samples have shapes {xs[0].shape} and {odd}; give all the same shape")
     return (xs, np.array(ys)) if odd is not None else checked_pair((np.array(xs), np.array(ys)), who)
-
-
-def _uniform(values: list[Array]) -> Any:
-    return np.array(values) if len({one.shape for one in values}) == 1 else values
 
 
 LABELS = ("labels", "label", "target", "y")

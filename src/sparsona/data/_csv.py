@@ -5,6 +5,7 @@ import csv
 import io
 import re
 from collections import Counter
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from shlex import quote
@@ -74,8 +75,10 @@ def _text(path: Path, encoding: str, settled: bool) -> str:
         raise DataError(_nul(path, data, settled))
     if encoding.startswith(("utf-16", "utf-32")) and NUL not in data and data:
         raise DataError(f"{path} is not in {encoding}{'' if settled else ', as --encoding says'}; {alike}")
-    if not encoding.startswith("utf-") and not data.isascii() and _is_utf8(data):
-        raise DataError(f"{path} is in UTF-8{'' if settled else f', and --encoding says {encoding}'}; {alike}")
+    if not encoding.startswith("utf-") and not data.isascii():
+        with suppress(UnicodeDecodeError):
+            data.decode()
+            raise DataError(f"{path} is in UTF-8{'' if settled else f', and --encoding says {encoding}'}; {alike}")
     try:
         return data.decode("utf-8-sig" if encoding == UTF8 else encoding)
     except UnicodeDecodeError as error:
@@ -95,14 +98,6 @@ def _nul(path: Path, data: bytes, settled: bool) -> str:
     line = 1 + data[:first].count(NEWLINE)
     where = f"{path}, line {line}: {counted(data.count(NUL), 'NUL byte')}, as in a file that was not written to its end"
     return f"{where}; export it again, or remove them (tr -d '\\000')"
-
-
-def _is_utf8(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _lines(path: Path, text: str, separator: str) -> list[Line]:

@@ -133,15 +133,14 @@ def _published(hospital: str) -> File:
 )
 def heart_disease(store: Store) -> Tables:
     """The target is whether a vessel is narrowed at all (the published 1 to 4 are one class)."""
-    tables = tuple(_hospital(store, hospital) for hospital in HOSPITALS)
-    return Tables("heart-disease", tables, owned=True, model="logistic", columns=Columns(target=("disease",)))
-
-
-def _hospital(store: Store, hospital: str) -> Table:
-    values = _patients(store, hospital)
-    columns = {name: values[:, k] for k, name in enumerate(NAMES)}
-    disease = np.where(values[:, COLUMNS] > 0, "ill", "healthy")
-    return Table(hospital, f"processed.{hospital}.data", columns | {"disease": disease})
+    tables = []
+    for hospital in HOSPITALS:
+        values = _patients(store, hospital)
+        columns = {name: values[:, k] for k, name in enumerate(NAMES)}
+        columns["disease"] = np.where(values[:, COLUMNS] > 0, "ill", "healthy")
+        tables.append(Table(hospital, f"processed.{hospital}.data", columns))
+    declared = Columns(target=("disease",))
+    return Tables("heart-disease", tuple(tables), owned=True, model="logistic", columns=declared)
 
 
 def _patients(store: Store, hospital: str) -> Array:

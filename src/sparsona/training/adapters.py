@@ -170,7 +170,9 @@ def _add(module: nn.Module, lora: Lora, head: str) -> None:
         _add_peft(module, lora, chosen, any(_kind(layers[name]) == "Conv1D" for name in chosen))
         return
     for name in chosen:
-        KINDS[_kind(layers[name])](layers[name], lora, name)
+        layer: Any = layers[name]
+        layer.lora_scale = lora.alpha / lora.rank
+        KINDS[_kind(layer)](layer, lora, name)
 
 
 def _kind(layer: nn.Module) -> str:
@@ -191,7 +193,6 @@ def _add_peft(module: nn.Module, lora: Lora, targets: list[str], transposed: boo
 
 def _add_linear(layer: Any, lora: Lora, name: str) -> None:
     layer.lora_a, layer.lora_b = _pair(layer.in_features, layer.out_features, lora)
-    layer.lora_scale = lora.alpha / lora.rank
     layer.register_forward_hook(_add_update)
 
 
@@ -202,7 +203,6 @@ def _add_conv(layer: Any, lora: Lora, name: str) -> None:
     layer.lora_a = nn.Conv2d(layer.in_channels, lora.rank, bias=False, **places)
     layer.lora_b = nn.Conv2d(lora.rank, layer.out_channels, 1, bias=False)
     nn.init.zeros_(layer.lora_b.weight)
-    layer.lora_scale = lora.alpha / lora.rank
     layer.register_forward_hook(_add_update)
 
 
@@ -220,7 +220,6 @@ def _add_attention(layer: Any, lora: Lora, name: str) -> None:
     size = layer.embed_dim
     layer.lora_in_a, layer.lora_in_b = _pair(size, 3 * size, lora)
     layer.lora_out_a, layer.lora_out_b = _pair(size, size, lora)
-    layer.lora_scale = lora.alpha / lora.rank
     layer.__class__ = AdaptedAttention
 
 

@@ -175,6 +175,7 @@ class Local:
         if importance is not None and self.least_rows > 1:
             self._check_spread(importance)
         pairs = self.runner.needs_pairs or (transform is not None and transform.needs_pairs)
+        own = None if transform is None else transform.config
         job = TrainJob(
             start,
             config,
@@ -186,9 +187,7 @@ class Local:
             moments=moments,
             transform=transform,
             loss=loss,
-            transform_rate=transform.config.rate(self.round, self.task.rounds)
-            if transform is not None and transform.config is not None
-            else 0.0,
+            transform_rate=0.0 if own is None else own.rate(self.round, self.task.rounds),
             queries=None if self.meter is None else self._queries(self.meter, config.batches(self.examples)),
         )
         with self._named():

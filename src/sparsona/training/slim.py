@@ -87,7 +87,7 @@ class SlimNet:
     """A chain that computes only the rows of a plan.
 
     Its weights are the kept rows with all columns, and all biases, in one flat buffer as in
-    :class:`~sparsona.training.vector.Flat`. Folded columns and constant biases have gradients, too.
+    :class:`~sparsona.training.vector.FlatModule`. Folded columns and constant biases have gradients, too.
     """
 
     def __init__(self, chain: Chain, rows: SlimPlan, device: str = "cpu") -> None:

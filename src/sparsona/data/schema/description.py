@@ -114,12 +114,15 @@ class OwnerDescription:
         if head.tells_classes and head.kind != "text":
             _check_numeric(head.targets[0], classes)
         told = head.scaling == "agreed" and not head.tells_classes and head.task != "multilabel"
+        largest = message.integer("largest") if head.inputs == "tokens" else 0
+        if not 0 <= largest < limits.MOST_TOKENS:
+            raise WireError(f"the largest token is {largest}, expected 0 to {limits.MOST_TOKENS - 1}")
         return cls(
             head,
             rows,
             _flags(message, len(head.numbers)),
             _moments("inputs", message, head.width, rows * head.values_per_row) if head.scales else None,
-            _largest(message) if head.inputs == "tokens" else 0,
+            largest,
             _checked_categories(message, head),
             classes,
             _moments("target", message, len(head.targets), rows) if told else None,
@@ -258,13 +261,6 @@ def _flags(message: Message, size: int) -> Array:
     if found.dtype != np.uint8 or len(found) != size:
         raise WireError(f"'missing' is {found.dtype} of length {len(found)}, expected {size} flags")
     return found.astype(np.bool_)
-
-
-def _largest(message: Message) -> int:
-    largest = message.integer("largest")
-    if not 0 <= largest < limits.MOST_TOKENS:
-        raise WireError(f"the largest token is {largest}, expected 0 to {limits.MOST_TOKENS - 1}")
-    return largest
 
 
 def _checked_categories(message: Message, head: Head) -> Mapping[str, tuple[str, ...]]:

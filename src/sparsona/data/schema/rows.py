@@ -26,7 +26,7 @@ from sparsona.data.schema.columns import (
     as_option,
     as_option_list,
 )
-from sparsona.data.schema.roles import MANY, ColumnSplit, Roles, names_somebody, roles_of
+from sparsona.data.schema.roles import MANY, ColumnSplit, names_somebody, roles_of
 from sparsona.data.schema.table import Table, names
 from sparsona.data.schema.target import Kind, kind_of, target_of, tells_classes
 from sparsona.errors import DataError
@@ -119,8 +119,9 @@ def understand(table: Table, columns: Columns, along: ColumnSplit | None = None)
     (('age',), [[30.0], [nan]], ('label',), ['ill', 'well'])
     """
     roles = roles_of(table, columns, along)
-    if columns.inputs == "tokens" and table.block is None:
-        table, roles = _tokens(table, roles)
+    if columns.inputs == "tokens" and table.block is None:  # the columns are the words of one text per row
+        table = replace(table, block=np.column_stack([table.columns[name] for name in roles.features]))
+        roles = replace(roles, features=())
     for name in dict.fromkeys((*roles.categorical, *roles.target)):
         _refuse_doubtful(table, name)
     features = features_of(table, roles.features, roles.categorical)
@@ -236,9 +237,11 @@ def joined(parts: Sequence[Rows], where: Sequence[str]) -> Rows:
     for part, place in zip(parts[1:], where[1:], strict=True):
         refuse_different(where[0], first, place, part)
     wanted = first.number_names
-    numbers = [
-        part.numbers if part.number_names == wanted else part.numbers[:, _places(part, wanted)] for part in parts
-    ]
+    numbers = []
+    for part in parts:
+        at = {name: k for k, name in enumerate(part.number_names)}
+        ordered = part.number_names == wanted
+        numbers.append(part.numbers if ordered else part.numbers[:, [at[name] for name in wanted]])
     blocks = [part.block for part in parts if part.block is not None]
     return replace(
         first,
@@ -257,11 +260,6 @@ def joined(parts: Sequence[Rows], where: Sequence[str]) -> Rows:
             if all(name in part.aside for part in parts)
         },
     )
-
-
-def _places(rows: Rows, wanted: Sequence[str]) -> list[int]:
-    at = {name: k for k, name in enumerate(rows.number_names)}
-    return [at[name] for name in wanted]
 
 
 def _numbers(table: Table, name: str, settled: bool) -> Array:
@@ -301,7 +299,8 @@ def _no_number(table: Table, name: str, settled: bool) -> str:
     if settled:
         fix = "correct it, or leave it empty where it is missing"
         return f"{where} is not a number, which the model needs there; {fix}"
-    if _swapped(cell, written) is not None:
+    other_sign = "," if written.decimal == "." else "."
+    if replace(written, decimal=other_sign).number(cell) is not None:
         return f"{where} {_decimal(cell, written)}"
     if DATE.fullmatch(cell):
         return f"{where} is a date; pass --drop {called}, or --split {as_option('time:' + name)}"
@@ -320,11 +319,6 @@ def _no_number(table: Table, name: str, settled: bool) -> str:
 def _and_this(written: Format, cell: str) -> str:
     """Return the codes of a missing value and one more, as --missing takes them, which replaces the list."""
     return as_option_list([*sorted(written.words - {"", cell.lower()}), cell])
-
-
-def _swapped(cell: str, written: Format) -> float | None:
-    """Return the cell's number with the other decimal sign."""
-    return replace(written, decimal="," if written.decimal == "." else ".").number(cell)
 
 
 def _decimal(cell: str, written: Format) -> str:
@@ -363,12 +357,6 @@ def _complete(table: Table, along: ColumnSplit, values: Array, missing: Array) -
             "fill it in or leave the line out"
         )
     return values
-
-
-def _tokens(table: Table, roles: Roles) -> tuple[Table, Roles]:
-    """Return the columns of a table as the words of one text per row."""
-    block = np.column_stack([table.columns[name] for name in roles.features])
-    return replace(table, block=block), replace(roles, features=())
 
 
 def _input_kind(block: Array, kind: InputKind) -> InputKind:

@@ -201,7 +201,11 @@ class Schema:
         given: dict[str, Any] = {
             key: tuple(value) if isinstance(value, list | tuple) else value for key, value in tree.items()
         }
-        given["features"] = tuple(_feature(one) for one in tree["features"])
+        features = [{key: value for key, value in one.items() if key != "kind"} for one in tree["features"]]
+        given["features"] = tuple(
+            Number(**one) if told["kind"] == "number" else Category(**{**one, "values": tuple(one["values"])})
+            for told, one in zip(tree["features"], features, strict=True)
+        )
         given["fields"] = tuple(Field(**{**one, "shape": tuple(one["shape"])}) for one in tree.get("fields", ()))
         if "format" in tree:
             given["format"] = Format.from_json(tree["format"])
@@ -231,13 +235,6 @@ def published_schema(data: Dataset) -> Schema:
 def class_names(rows: Rows) -> Array:
     """Return the class name of each row."""
     return names(rows.target if rows.target.ndim == 1 else rows.target[:, 0])
-
-
-def _feature(tree: Mapping[str, Any]) -> Feature:
-    given = {key: value for key, value in tree.items() if key != "kind"}
-    if tree["kind"] == "number":
-        return Number(**given)
-    return Category(**{**given, "values": tuple(given["values"])})
 
 
 MOST_INPUTS = 10**8

@@ -20,6 +20,7 @@ def understood(rows: Rows, splits: Mapping[str, ClientSplit], agreement: Agreeme
     """Return lines about the task, each column, left-out columns, the clients, the split and the exchange."""
     schema = next(iter(agreement.schemas.values()))
     train = np.concatenate([split.train for split in splits.values()])
+    what = "classes, categories and scaling" if schema.scaling == "agreed" else "classes and categories"
     return [
         _target(rows, schema, train),
         *_columns(rows, schema, train),
@@ -27,7 +28,7 @@ def understood(rows: Rows, splits: Mapping[str, ClientSplit], agreement: Agreeme
         _clients(splits),
         _split(splits, by),
         *_unseen(rows, schema, splits),
-        _exchange(schema, agreement),
+        ("agreement", f"{agreement.up.total} bytes up, {agreement.down.total} down", f"{what}, of training rows only"),
     ]
 
 
@@ -93,8 +94,3 @@ def _unseen(rows: Rows, schema: Schema, splits: Mapping[str, ClientSplit]) -> li
     tested = np.concatenate([split.test for split in splits.values()])
     unseen = int((schema.targets_of(rows)[tested] < 0).sum())
     return [("unseen classes", f"{unseen} test rows have a class that no training row has", "wrong")] if unseen else []
-
-
-def _exchange(schema: Schema, agreement: Agreement) -> Line:
-    what = "classes, categories and scaling" if schema.scaling == "agreed" else "classes and categories"
-    return "agreement", f"{agreement.up.total} bytes up, {agreement.down.total} down", f"{what}, of training rows only"
