@@ -185,22 +185,16 @@ def images(store: Store, path: Path) -> Tables:
     path = path.expanduser()
     found = {folder: _images_of(folder) for folder in _subfolders(path, "client")}
     images = [image for own in found.values() for image, _ in own]
-    size = images[0].shape[:2]
+    size, colour, tables = images[0].shape[:2], any(image.ndim == 3 for image in images), list[Table]()
     for folder, own in found.items():
         for image, file in own:
             if image.shape[:2] != size:
                 shown = " and ".join(f"{width} x {height}" for height, width in (size, image.shape[:2]))
                 raise DataError(f"{folder}: {file} differs in size from the others ({shown}); resize all alike")
-    colour = any(image.ndim == 3 for image in images)
-    return Tables(
-        path.resolve().name, tuple(_image_table(folder, own, colour) for folder, own in found.items()), owned=True
-    )
-
-
-def _image_table(folder: Path, own: list[tuple[Array, Path]], colour: bool) -> Table:
-    block = np.stack([_channels(image, colour) for image, _ in own])
-    labels = np.array([file.parent.name for _, file in own], np.str_)
-    return Table(folder.name, str(folder), {"label": labels}, block, target=("label",), raw=frozenset({"label"}))
+        block, label = np.stack([_channels(image, colour) for image, _ in own]), [file.parent.name for _, file in own]
+        columns, raw = {"label": np.array(label, np.str_)}, frozenset({"label"})
+        tables.append(Table(folder.name, str(folder), columns, block, target=("label",), raw=raw))
+    return Tables(path.resolve().name, tuple(tables), owned=True)
 
 
 def _channels(image: Array, colour: bool) -> Array:
