@@ -128,13 +128,7 @@ def _too_few(data: Dataset, partition: str, client: str, found: int, needed: int
 
 
 def class_counts(federation: Federation) -> dict[str, Indices]:
-    """Return the number of training samples per class and client; without classes, their total.
-
-    >>> data = Dataset("toy", np.zeros((40, 2), np.float32), np.repeat(np.arange(2), 20), classes=2)
-    >>> counts = class_counts(federate(data, "sorted", 2, Chance(0)))
-    >>> {name: row.tolist() for name, row in counts.items()}
-    {'c0': [14, 0], 'c1': [0, 14]}
-    """
+    """Return the number of training samples per class and client; without classes, their total."""
     targets, classes = federation.data.targets, federation.data.classes
     if not are_classes(targets):
         return {name: np.array([len(share.train)]) for name, share in federation.splits.items()}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_digits
 
 from sparsona.data.dataset import Array
-from sparsona.data.schema.moments import ColumnMoments, moments, refuse_implausible
+from sparsona.data.schema.moments import ColumnMoments, moments, pooled, refuse_implausible
 from sparsona.errors import DataError
 
 
@@ -95,3 +95,8 @@ def test_the_hospitals_of_heart_disease_stay() -> None:
         known, mean, std = np.array(columns).T
         told[hospital] = ColumnMoments(known.astype(np.int64), mean, known * std**2)
     refuse_implausible(told, ["age", "pressure", "cholesterol", "depression", "vessels"])
+
+
+def test_pooled_moments_are_those_of_all_rows() -> None:
+    whole = pooled([moments(np.array([[1.0], [2.0]])), moments(np.array([[6.0]]))])
+    assert (whole.mean.tolist(), whole.squares.tolist()) == ([3.0], [14.0])

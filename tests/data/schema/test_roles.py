@@ -121,3 +121,16 @@ def test_they_are_refused_unless_they_are_named(tmp_path: Path) -> None:
         DataError, match="is text, as all of the column, and another in about every row; pass --drop num"
     ):
         data.load(f"folder:{tmp_path}")
+
+
+def test_a_count_in_some_order_needs_many_rows() -> None:
+    assert counts_rows(np.array([0.0, 1.0, 2.0, 3.0]))
+    assert not counts_rows(np.array([0.0, 2.0, 4.0, 6.0]))
+    assert counts_rows(np.arange(1000, 1030)[::-1])
+    assert not counts_rows(np.arange(31, 36))
+
+
+def test_measurements_gather_and_identifiers_do_not() -> None:
+    rng = np.random.default_rng(0)
+    assert identifies("x", rng.integers(0, 10**7, 200))
+    assert not identifies("x", np.exp(rng.normal(10, 1, 200)).round())

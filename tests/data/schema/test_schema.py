@@ -63,3 +63,8 @@ def test_a_mutated_schema_is_refused_or_can_be_used(found: Any) -> None:
 def test_what_a_model_could_not_use_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises(WireError, match="the schema is not valid"):
         told_schema({**tree(TABLE), **change})
+
+
+def test_a_schema_of_wrong_types_is_named_in_one_line() -> None:
+    with pytest.raises(WireError, match=r"^the schema is not valid: targets\.0: Input should be a valid string$"):
+        told_schema({"task": "regression", "targets": [["y"]], "features": []})

@@ -48,3 +48,8 @@ def test_classes_with_more_digits_than_a_number_holds_are_asked_about(kind: str)
         understand(table, Columns(target=("y",)))
     named = understand(table, Columns(target=("y",), categorical=("y",)))
     assert np.unique(named.target).tolist() == sorted(set(ids))
+
+
+def test_the_kind_of_a_target_tells_the_task() -> None:
+    assert infer("auto", "whole", "label", classes=2, rows=100) == "classification"
+    assert infer("auto", "decimal", "y", classes=0, rows=100) == "regression"

@@ -58,12 +58,7 @@ def moments(values: Array) -> ColumnMoments:
 
 
 def pooled(several: Iterable[ColumnMoments]) -> ColumnMoments:
-    """Return the moments of all rows together, as if they were in one place (Chan, Golub, LeVeque 1979).
-
-    >>> whole = pooled([moments(np.array([[1.0], [2.0]])), moments(np.array([[6.0]]))])
-    >>> whole.mean.tolist(), whole.squares.tolist()
-    ([3.0], [14.0])
-    """
+    """Return the moments of all rows together, as if they were in one place (Chan, Golub, LeVeque 1979)."""
     return reduce(_both, several)
 
 

@@ -87,11 +87,7 @@ def target_of(table: Table, roles: Roles, task: TaskName) -> Array:
 
 
 def infer(task: TaskName, kind: Kind, name: str, classes: int, rows: int, table: bool = True) -> Task:
-    """Return the task of a target that all owners describe alike; the error for an ambiguous one names --task.
-
-    >>> infer("auto", "whole", "label", classes=2, rows=100), infer("auto", "decimal", "y", classes=0, rows=100)
-    ('classification', 'regression')
-    """
+    """Return the task of a target that all owners describe alike; the error for an ambiguous one names --task."""
     if task == "regression" or (task == "auto" and kind == "decimal"):
         return "regression"
     if task == "multilabel":
