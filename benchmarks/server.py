@@ -25,8 +25,7 @@ from sparsona.message import Message, Sparse, Vector
 from sparsona.method import Arrival, ServerContext, Task
 from sparsona.methods.fedpse import FedPSE
 from sparsona.models.small import cnn_mcmahan
-from sparsona.ops.packed import Packed
-from sparsona.ops.topk import kept, top_supports
+from sparsona.ops.sparse import Packed, kept, top_supports
 from sparsona.training.vector import FlatModule
 
 P = 0.9

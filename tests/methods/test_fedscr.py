@@ -18,8 +18,7 @@ from sparsona.errors import WireError
 from sparsona.layout import Layout
 from sparsona.message import Message, Positions, Vector
 from sparsona.method import Arrival, ServerContext, Task
-from sparsona.methods.fedscr import ClientState, FedSCR
-from sparsona.methods.fedscr.structures import structures
+from sparsona.methods.fedscr import ClientState, FedSCR, sent_entries, share
 from sparsona.models.small import convnet2
 from sparsona.ops.moments import Moments
 from sparsona.testing import check_method

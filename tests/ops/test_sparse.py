@@ -12,7 +12,7 @@ from sparsona.errors import InputError
 from sparsona.experiment import make_method
 from sparsona.layout import Layout
 from sparsona.message import Sparse
-from sparsona.models.two_convs import convnet2
+from sparsona.models.small import convnet2
 from sparsona.ops.pairwise import cosine
 from sparsona.ops.sparse import (
     Packed,

@@ -68,7 +68,7 @@ def fit_trees(rows: OwnRows) -> Refitted:
 
 
 def is_installed() -> bool:
-    """Whether LightGBM is here, without importing it."""
+    """Return whether LightGBM is here, without importing it."""
     return find_spec("lightgbm") is not None
 
 

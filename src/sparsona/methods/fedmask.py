@@ -20,8 +20,9 @@ from sparsona.ops.parts import last_layers
 from sparsona.ops.sparse import kept
 from sparsona.options import option
 from sparsona.training.config import TrainConfig
+from sparsona.training.job import WeightTransform
 from sparsona.training.local import Local
-from sparsona.training.transform import GradientSpans, WeightTransform
+from sparsona.training.step import GradientSpans
 from sparsona.training.vector import FlatModule
 
 

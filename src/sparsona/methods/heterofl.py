@@ -19,9 +19,10 @@ from sparsona.methods import METHODS
 from sparsona.ops.masks import scatter
 from sparsona.options import option
 from sparsona.training.chain import chain_or_none
+from sparsona.training.job import WeightTransform
 from sparsona.training.local import Local
 from sparsona.training.slim import SlimNet, plan
-from sparsona.training.transform import GradientSpans, WeightTransform
+from sparsona.training.step import GradientSpans
 from sparsona.training.vector import FlatModule
 
 

@@ -24,13 +24,13 @@ __all__ = ["METRICS", "Answers", "Metric", "TaskName", "Unit", "chosen", "from_0
 
 
 def known(name: str) -> Metric | None:
-    """The metric of this name; None where it is an own objective's, or a plug-in's that is not installed."""
+    """Return the metric of this name; None if it belongs to an own objective or to a plug-in that is not installed."""
     base = name.partition(":")[0]
     return METRICS.get(base) if base in METRICS.names() else None
 
 
 def in_percent(name: str) -> bool:
-    """Whether a score is shown in per cent, and a difference in points.
+    """Return whether a score is shown in per cent, and a difference in points.
 
     >>> in_percent("accuracy"), in_percent("sensitivity:fever"), in_percent("mae"), in_percent("my own")
     (True, True, False, False)
@@ -40,7 +40,7 @@ def in_percent(name: str) -> bool:
 
 
 def from_0_to_1(name: str) -> bool:
-    """Whether no score can be below 0 or above 1.
+    """Return whether no score can be below 0 or above 1.
 
     >>> from_0_to_1("accuracy"), from_0_to_1("auc:fever"), from_0_to_1("mae"), from_0_to_1("r2")
     (True, True, False, False)

@@ -12,7 +12,7 @@ from sparsona.models._build import at_least_one, image_shape, named_layers
 
 @MODELS.named("logistic")
 def logistic(shape: tuple[int, ...], outputs: int) -> nn.Module:
-    """The convex one: any shape of sample, no hidden layer, `fc1` is the head."""
+    """Build logistic regression for any shape of sample: no hidden layer, `fc1` is the head."""
     at_least_one("logistic", outputs=outputs)
     return named_layers(flatten=nn.Flatten(), fc1=nn.Linear(math.prod(shape), outputs))
 
@@ -21,8 +21,8 @@ def logistic(shape: tuple[int, ...], outputs: int) -> nn.Module:
 def mlp(shape: tuple[int, ...], outputs: int, hidden: int = 50) -> nn.Module:
     """Works on any shape of sample, small images included; `fc2` is the head.
 
-    The default width is that of the toy in FedPSE's listing (Dense 50 ReLU, Dense 10); its ReLU on the output is an
-    error of the listing and left out, the loss wants logits.
+    The default width is that of the toy in FedPSE's listing (Dense 50 ReLU, Dense 10); its ReLU on the output is left
+    out as an error, because the loss takes logits.
     """
     at_least_one("mlp", outputs=outputs, hidden=hidden)
     first, second = nn.Linear(math.prod(shape), hidden), nn.Linear(hidden, outputs)

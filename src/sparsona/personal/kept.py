@@ -1,6 +1,6 @@
 """The best round: which of the models that a client has used stays when training is over.
 
-Later rounds are not always better ones. Whether a round was good is seen on validation rows only, by the first metric.
+The best round is chosen on validation rows, by the first metric.
 A model is kept by its vectors: it is one vector, or a dataclass that predicts by several.
 """
 

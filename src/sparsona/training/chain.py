@@ -163,7 +163,7 @@ def _trace(module: nn.Module) -> Chain | str:
 
 
 def _layer(layer: nn.Module, name: str) -> list[Layer]:
-    """What a module adds to the chain; raises `ValueError` where it has no place there."""
+    """Return what a module adds to the chain; raises `ValueError` where it has no place there."""
     match layer:
         case nn.Conv2d() if layer.groups == 1 and layer.dilation == (1, 1) and layer.padding_mode == "zeros":
             if not isinstance(layer.padding, str):
@@ -194,7 +194,7 @@ _POOLS: Mapping[Any, LayerKind] = {F.max_pool2d: "max-pool", torch.max_pool2d: "
 
 
 def _call(node: fx.Node) -> list[Layer]:
-    """What a function, or a method of a tensor, adds to the chain; raises `ValueError` as :func:`_layer` does."""
+    """Return what a function, or a method of a tensor, adds to the chain; raises `ValueError` as :func:`_layer` does."""
     target, given = node.target, list(node.args[1:])
     options = {k: v for k, v in node.kwargs.items() if v not in (None, False)}
     if target in _FUNCTIONS:

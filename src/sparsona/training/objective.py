@@ -3,7 +3,7 @@
 Classification is the default. A client's class shares shift the model's outputs (logit adjustment: Menon and others,
 "Long-tail Learning via Logit Adjustment", ICLR 2021; between clients: Zhang and others, "Federated Learning with Label
 Distribution Skew via Logits Calibration", ICML 2022), or they weigh its examples. The runner adds the shift while a
-client trains, so what travels knows nothing of it; the personal layer adds it to the model that the client uses.
+client trains, so no message contains it; the personal layer adds it to the model that the client uses.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class Optimizer(Protocol):
         """Move the weights by one gradient, in place."""
 
     def moments(self) -> Moments:
-        """What it remembers, to continue from."""
+        """Return the moments to continue from."""
 
 
 class Sgd:
@@ -67,7 +67,7 @@ class Sgd:
         weights.add_(gradient, alpha=-self._rate)
 
     def moments(self) -> Moments:
-        """What it remembers, to continue from."""
+        """Return the moments to continue from."""
         return Moments(self._count, NONE if self._buffer is None else _copy(self._buffer), NONE)
 
 
@@ -91,7 +91,7 @@ class Adam:
         weights.addcdiv_(self._first, self._second.sqrt().mul_(root).add_(1e-8 * factor))
 
     def moments(self) -> Moments:
-        """What it remembers, to continue from."""
+        """Return the moments to continue from."""
         return Moments(self._count, _copy(self._first), _copy(self._second))
 
 
@@ -108,7 +108,7 @@ def _copy(tensor: torch.Tensor) -> Vector:
 
 
 def _vector(saved: Vector, like: torch.Tensor) -> torch.Tensor:
-    """A saved vector beside `like`; zeros where it is empty."""
+    """Return a saved vector on the device of `like`; zeros if it is empty."""
     return torch.tensor(saved, device=like.device) if len(saved) else torch.zeros_like(like)
 
 
@@ -165,7 +165,7 @@ class StepRule:
 
     @cached_property
     def _optimizer(self) -> Optimizer:
-        """Made by the first step: where only spans move, no moments of the whole vector are held."""
+        """Return the optimiser, made by the first step: if only spans move, no moments of the whole vector are held."""
         return make_optimizer(self._config, self._rate, self._weights, self._saved)
 
     def step(self, gradient: torch.Tensor) -> None:

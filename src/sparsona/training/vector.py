@@ -79,7 +79,7 @@ class FlatModule:
         return out
 
     def load(self, vector: Vector, part: FlatPart = "weights") -> None:
-        """Take over the parameters, the float buffers, or both, one behind the other."""
+        """Load the parameters, the float buffers, or both, concatenated."""
         into: torch.Tensor = getattr(self, part)
         if vector.shape != into.shape:
             raise InputError(f"a vector of length {len(vector)} does not fit a model of {len(into)} numbers")
@@ -87,7 +87,7 @@ class FlatModule:
             into.copy_(view_of(np.ascontiguousarray(vector, np.float32)))
 
     def read(self, part: FlatPart = "weights") -> Vector:
-        """A copy of the parameters, the float buffers, or both, one behind the other."""
+        """Return a copy of the parameters, the float buffers, or both, concatenated."""
         values: Vector = getattr(self, part).detach().cpu().numpy().copy()
         return values
 

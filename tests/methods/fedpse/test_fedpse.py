@@ -22,8 +22,7 @@ from sparsona.layout import Layout
 from sparsona.message import IndexSet, Message, Sparse, Stamp, Vector
 from sparsona.method import Arrival, ServerContext, Task
 from sparsona.methods._feedback import ClientState
-from sparsona.methods.fedpse import FedPSE
-from sparsona.methods.fedpse.owed import Owed, ServerState
+from sparsona.methods.fedpse import FedPSE, Owed, ServerState
 from sparsona.models.small import convnet2
 from sparsona.ops.moments import Moments
 from sparsona.ops.sparse import Packed

@@ -239,7 +239,7 @@ def test_a_clients_gate_ignores_the_batch_and_still_learns() -> None:
     setup, local = client(method)
     own = method.start_client(setup.task, "c1")
     fit = method.fit(own, Message(weights=setup.task.initial), local)
-    gate = FlatModule(method._design(setup.task).module())
+    gate = FlatModule(Gate(method._design(setup.task)))
     gate.load(fit.state.gate, "all")
     first, second = (gate.module(torch.randn(3, *setup.task.shape)) for _ in range(2))
     assert torch.equal(first[1], second[1])

@@ -33,7 +33,7 @@ SITES = 500
 
 @dataclass(frozen=True)
 class Doubt:
-    """One finding: where it is, in how many rows, what was seen, why it matters, and what settles it."""
+    """One finding: its place, its number of rows, the evidence, why it matters, and the fix."""
 
     where: str
     column: str
@@ -143,7 +143,7 @@ class Sites:
 
     @cached_property
     def alike(self) -> float:
-        """How likely two rows are to agree in all features by chance, if columns did not depend on each other."""
+        """Return the probability that two rows agree in all features by chance, if columns are independent."""
         chance = 1.0
         for name in self.rows.order:
             counts = np.unique(self.codes(name)[self.sample], return_counts=True)[1]
@@ -165,7 +165,7 @@ class Sites:
         return self.called([names[k] for k in numbers.tolist() if k >= 0])
 
     def called(self, clients: Sequence[str]) -> str:
-        """Clients by their files: the first two, and how many more."""
+        """Return the clients' files: the first two, and the number of the others."""
         if not self.natural:
             return self.name
         if len(clients) > 2 and len(clients) == len(self.clients):
@@ -175,7 +175,9 @@ class Sites:
 
 
 def mixed(key: Array, values: Array) -> Array:
-    """The hash of rows, with one more column in it. Wrapping integers: sums of floats depend on where a row stands."""
+    """Return the hash of rows with one more column. It uses wrapping integers, because sums of floats depend on the
+    order of rows.
+    """
     bits = np.where(np.isnan(values), np.nan, values + 0.0).astype(np.float64).view(np.uint64)
     mixture = (key ^ bits) * np.uint64(0x9E3779B97F4A7C15)
     return mixture ^ (mixture >> np.uint64(29))

@@ -181,8 +181,9 @@ def _correlation(x: Array, y: Array) -> float:
 
 
 LEAST_COPIES, SHARE_COPIES, CHANCE = 3, 0.01, 10
-"""Rows, and the share of all rows, from which on copies are told; how many times more there must be than by chance:
-short rows of whole numbers are often equal without being copies."""
+"""Least rows and least share of rows for a warning about copies, and the least ratio to the number expected by chance.
+Short rows of whole numbers are often equal without being copies.
+"""
 
 
 @DOUBTS.named("copies")
@@ -249,7 +250,7 @@ def _tested(sites: Sites, whole: Array) -> int:
 
 
 GROUPS, FEW_ROWS, MANY_ROWS = 10, 1.1, 100
-"""Persons to judge by, and rows per person from which on and up to which a column names persons."""
+"""Least persons, and the range of rows per person for a column that names persons."""
 
 
 @DOUBTS.named("same-person")

@@ -100,7 +100,7 @@ class Design:
     def initial(self, chance: Chance, client: str) -> Vector:
         """A client's first gate as a vector."""
         with chance.torch("gate", client=client):
-            return FlatModule(self.module()).read("all")
+            return FlatModule(Gate(self)).read("all")
 
 
 class Gate(nn.Module):
@@ -343,10 +343,10 @@ def ready(design: Design, gate: Vector, device: str = "cpu") -> nn.Module:
     return _loaded(design, gate, device, training=False).module
 
 
-def _loaded(design: Design, gate: Vector, device: str, training: bool) -> FlatModule:
-    """A module of the design with these weights. It is the caller's until the next call."""
-    flat = _shared(design, device, training)
-    flat.load(gate, "all")
+@lru_cache(maxsize=8)
+def _shared(design: Design, device: str, training: bool) -> FlatModule:
+    flat = FlatModule(Gate(design), device)
+    flat.module.train(training)
     return flat
 
 
@@ -356,7 +356,7 @@ def _loaded(design: Design, gate: Vector, device: str, training: bool) -> FlatMo
     To build one takes longer than several steps of a small gate.
     """
     flat = _shared(design, device, training)
-    flat.load_all(gate)
+    flat.load(gate, "all")
     return flat
 
 
