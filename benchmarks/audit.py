@@ -45,9 +45,9 @@ from sparsona.federation.setup import Setup
 from sparsona.federation.worker import Job, Outcome
 from sparsona.message import Message, Sparse, Vector
 from sparsona.method import Task
+from sparsona.privacy import PrivacySettings
 from sparsona.privacy.accountant import epsilon_of
 from sparsona.privacy.mechanism import Mechanism
-from sparsona.privacy.settings import PrivacySettings
 from sparsona.training.config import TrainConfig
 from sparsona.training.objective import classification
 from sparsona.training.runner import ModelRunner

@@ -27,7 +27,7 @@ from sparsona.methods import METHODS
 from sparsona.options import Option, groups, option, options_of
 from sparsona.partition._split import Split
 from sparsona.personal.layer import PersonalLayer
-from sparsona.privacy.settings import PrivacySettings
+from sparsona.privacy import PrivacySettings
 from sparsona.registry import GIVEN, split_spec, suggest
 from sparsona.training.config import TrainConfig
 from sparsona.wire import PackingName

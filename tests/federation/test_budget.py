@@ -24,7 +24,7 @@ from sparsona.method import Fit
 from sparsona.methods import METHODS
 from sparsona.methods.fedavg import FedAvg
 from sparsona.personal.layer import PersonalLayer
-from sparsona.privacy.settings import PrivacySettings
+from sparsona.privacy import PrivacySettings
 from sparsona.testing import tiny_setup
 from sparsona.testing.privacy import Tap, check_budget
 from sparsona.training.config import TrainConfig

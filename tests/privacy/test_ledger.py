@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from sparsona.errors import RunError
+from sparsona.privacy import PrivacySettings
 from sparsona.privacy.ledger import OwnerLedger
 from sparsona.privacy.mechanism import BudgetSpent, Mechanism
-from sparsona.privacy.settings import PrivacySettings
 
 ASKED = PrivacySettings(epsilon=3.0, delta=1e-5)
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from sparsona.chance import Chance
+from sparsona.privacy import PrivacySettings
 from sparsona.privacy.mechanism import BudgetSpent, Mechanism, Meter, SecretSource
-from sparsona.privacy.settings import PrivacySettings
 
 MECHANISM = Mechanism(clip=0.5, noise=4.0, rate=0.25, delta=1e-5, most=200)
 CHANCES = {"seed": Chance(3), "secret": Chance(0, b"k" * 32)}

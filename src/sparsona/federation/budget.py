@@ -9,8 +9,8 @@ from sparsona.federation.evaluation import Evaluation
 from sparsona.federation.setup import Setup
 from sparsona.layout import Layout
 from sparsona.method import ClientId
+from sparsona.privacy import PrivacySettings
 from sparsona.privacy.mechanism import Mechanism
-from sparsona.privacy.settings import PrivacySettings
 
 
 def mechanisms(

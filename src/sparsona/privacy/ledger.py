@@ -16,8 +16,8 @@ from pathlib import Path
 
 from sparsona.errors import RunError
 from sparsona.files import write_atomically
+from sparsona.privacy import PrivacySettings
 from sparsona.privacy.mechanism import BudgetSpent, Mechanism
-from sparsona.privacy.settings import PrivacySettings
 
 SLACK, LEAST = 1e-9, 0.01
 """Relative tolerance of sums of epsilons and deltas, and the smallest remainder that counts as a budget."""

@@ -14,8 +14,8 @@ from scipy.special import ndtri
 from sparsona.chance import Chance
 from sparsona.errors import SparsonaError
 from sparsona.message import Vector
+from sparsona.privacy import PrivacySettings
 from sparsona.privacy.accountant import epsilon_of, noise_for
-from sparsona.privacy.settings import PrivacySettings
 
 Doubles = npt.NDArray[np.float64]
 

@@ -18,7 +18,7 @@ from sparsona.federation.setup import Setup
 from sparsona.federation.worker import Job, Outcome
 from sparsona.message import Message, Vector
 from sparsona.method import ClientId, Method
-from sparsona.privacy.settings import PrivacySettings
+from sparsona.privacy import PrivacySettings
 from sparsona.registry import suggest
 from sparsona.runs.state import digest
 from sparsona.testing.tiny import MEAN, none_refused, run, tiny_setup

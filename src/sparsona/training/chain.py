@@ -194,7 +194,7 @@ _POOLS: Mapping[Any, LayerKind] = {F.max_pool2d: "max-pool", torch.max_pool2d: "
 
 
 def _call(node: fx.Node) -> list[Layer]:
-    """Return what a function, or a method of a tensor, adds to the chain; raises `ValueError` as :func:`_layer` does."""
+    """Return what a function, or a method of a tensor, adds to the chain; raises as :func:`_layer` does."""
     target, given = node.target, list(node.args[1:])
     options = {k: v for k, v in node.kwargs.items() if v not in (None, False)}
     if target in _FUNCTIONS:

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 import sparsona
 from sparsona.data.dataset import ClientSplit, Dataset
 from sparsona.data.doubts import DOUBTS, MOST, Doubt, Sites, doubts_of, listed
+from sparsona.data.schema.roles import Task
 from sparsona.data.schema.rows import Rows
-from sparsona.data.schema.target import Task
 from sparsona.errors import DataError
 from sparsona.prepare import Prepared, prepare
 

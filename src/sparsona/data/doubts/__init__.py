@@ -13,9 +13,9 @@ from functools import cached_property
 import numpy as np
 
 from sparsona.data.dataset import Array, ClientSplit, Indices
+from sparsona.data.schema.roles import Task
 from sparsona.data.schema.rows import Rows
 from sparsona.data.schema.schema import class_names
-from sparsona.data.schema.target import Task
 from sparsona.registry import Registry
 from sparsona.words import counted
 

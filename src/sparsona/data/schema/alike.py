@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from sparsona.data.schema.columns import InputKind, as_option, in_capitals
-from sparsona.data.schema.target import Kind
+from sparsona.data.schema.roles import Kind
 from sparsona.errors import DataError
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ import numpy as np
 from sparsona.data.dataset import Array, ClientSplit
 from sparsona.data.schema.columns import as_option_list
 from sparsona.data.schema.moments import ColumnMoments
+from sparsona.data.schema.roles import Kind
 from sparsona.data.schema.rows import Rows
 from sparsona.data.schema.schema import UNKNOWN, class_names
-from sparsona.data.schema.target import Kind
 from sparsona.errors import DataError, InputError
 
 

@@ -22,9 +22,9 @@ from sparsona.data.schema.bounds import declared_description
 from sparsona.data.schema.columns import InputKind, Scaling, Spelling, TaskName, as_option
 from sparsona.data.schema.limits import Name, Names, Shape, Targets, WireModel
 from sparsona.data.schema.moments import ColumnMoments, moments, pooled
+from sparsona.data.schema.roles import Kind, tells_classes
 from sparsona.data.schema.rows import Rows
 from sparsona.data.schema.schema import MOST_INPUTS, class_names
-from sparsona.data.schema.target import Kind, tells_classes
 from sparsona.errors import DataError, WireError
 from sparsona.message import Message
 

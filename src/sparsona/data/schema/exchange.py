@@ -22,10 +22,10 @@ from sparsona.data.schema.columns import InputKind, Scaling, as_option
 from sparsona.data.schema.description import Head, OwnerDescription, describe_rows, input_moments
 from sparsona.data.schema.limits import Name, Names, Shape, Targets, WireModel
 from sparsona.data.schema.moments import FAR, ColumnMoments, Doubles, pooled, refuse_implausible
+from sparsona.data.schema.roles import Kind, Task, infer
 from sparsona.data.schema.rows import Rows
 from sparsona.data.schema.schema import Category, Feature, Number, Schema
 from sparsona.data.schema.table import in_order
-from sparsona.data.schema.target import Kind, Task, infer
 from sparsona.errors import DataError, WireError
 from sparsona.message import Message
 from sparsona.wire import Ledger, Limit, decode, encode

@@ -26,9 +26,17 @@ from sparsona.data.schema.columns import (
     as_option,
     as_option_list,
 )
-from sparsona.data.schema.roles import MANY, ColumnSplit, names_somebody, roles_of
+from sparsona.data.schema.roles import (
+    MANY,
+    ColumnSplit,
+    Kind,
+    kind_of,
+    names_somebody,
+    roles_of,
+    target_of,
+    tells_classes,
+)
 from sparsona.data.schema.table import Table, names
-from sparsona.data.schema.target import Kind, kind_of, target_of, tells_classes
 from sparsona.errors import DataError
 
 

@@ -13,9 +13,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from sparsona.data.dataset import FIELD_TYPES, Array, Dataset, Field
 from sparsona.data.schema.columns import Format, InputKind, Scaling, known_separator
+from sparsona.data.schema.roles import Task
 from sparsona.data.schema.rows import Rows
 from sparsona.data.schema.table import in_order, names
-from sparsona.data.schema.target import Task
 from sparsona.errors import WireError, printable
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from sparsona.errors import InputError
-from sparsona.privacy.settings import NO_PRIVACY, PrivacySettings
+from sparsona.privacy import NO_PRIVACY, PrivacySettings
 
 
 def test_a_budget_is_an_epsilon_or_a_noise_but_not_both() -> None:
