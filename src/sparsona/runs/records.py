@@ -19,8 +19,7 @@ from sparsona.errors import RunError, printable
 from sparsona.files import json_of, named, read_regular
 from sparsona.method import ClientId
 from sparsona.metrics import known
-from sparsona.runs.losses import Losses
-from sparsona.runs.scores import POINTS, summarise
+from sparsona.runs.scores import POINTS, Losses, summarise
 from sparsona.wire import Ledger
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from sparsona.data.schema.bounds import Bounds, without_rare
 from sparsona.data.schema.columns import UTF8, Columns, Format
 from sparsona.data.schema.description import describe_rows
 from sparsona.data.schema.exchange import Agreement, scaled_alone
-from sparsona.data.schema.roles import ColumnSplit, Task, along_of
+from sparsona.data.schema.roles import Task, along_of
 from sparsona.data.schema.rows import Rows
 from sparsona.data.schema.schema import Category, Schema, class_names, published_schema
 from sparsona.data.schema.table import Tables

@@ -11,10 +11,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from sparsona.base import base_hash, is_file
-from sparsona.data.schema.agreed import schema_of
-from sparsona.data.schema.exchange import LIMIT, Agreement, agree
-from sparsona.data.schema.schema import Schema
-from sparsona.data.schema.told import told_schema
+from sparsona.data.schema.exchange import LIMIT, Agreement, agree, schema_of
+from sparsona.data.schema.schema import Schema, told_schema
 from sparsona.engines.network.carrier import Carrier
 from sparsona.engines.network.engine import MessageExchange, NetworkEngine, PendingMessage
 from sparsona.engines.network.flower.started.sparsona_records import Head
