@@ -107,7 +107,10 @@ def read_npz_table(path: Path, owner: str) -> Table:
     arrays = read_npz(path)
     for key in ("x", "y"):
         if key not in arrays:
-            raise DataError(f"{path} has no array {key!r}; save it with numpy.savez(path, x=..., y=...)")
+            raise DataError(
+                f"{path} has no array {key!r}; save it with numpy.savez(path, x=..., y=...); several inputs per "
+                "sample are given in Python, to a simulation"
+            )
     if ("x_test" in arrays) != ("y_test" in arrays):
         raise DataError(f"{path} has only one of x_test and y_test; give both or none")
     test = (arrays["x_test"], arrays["y_test"]) if "x_test" in arrays else None
