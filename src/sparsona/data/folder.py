@@ -5,7 +5,7 @@
 `client_test`; perhaps `columns`, the names of the columns of `x`. Further arrays of one value per sample are columns
 that ``--split`` may name. :func:`sparsona.data.from_arrays` describes the arrays.
 
-What else a folder holds is refused: a client must not be left out unsaid. Hidden files and those that describe the
+Any other file in a folder is refused, so that no client is left out silently. Hidden files and those that describe the
 folder (README, .md) are passed over. In one file of all clients, ``--client COLUMN`` names each row's client, or
 ``--partition`` divides the rows; one of them must be given.
 
@@ -38,7 +38,7 @@ JUNK = ("desktop.ini", "thumbs.db")
 
 @source("folder", about="your own files, one a client: folder:PATH with .csv, .parquet or .npz (x, y)", licence="yours")
 def folder(store: Store, path: Path) -> Tables:
-    """The rows of every client, a file each."""
+    """Load the rows of every client, one file each."""
     path = path.expanduser()
     tables = tuple(read_table(file, file.stem) for file in _client_files(path))
     tested = [table.where for table in tables if table.test]
@@ -137,7 +137,7 @@ def _per_sample(arrays: dict[str, Array], key: str, rows: int, path: Path) -> Ar
 
 
 def read_npz(path: Path) -> dict[str, Array]:
-    """All arrays of a .npz file. Python objects are refused: reading them would run what the file says."""
+    """All arrays of a .npz file. Python objects are refused: reading them could run code."""
     try:
         with reading(path):
             if zipfile.is_zipfile(path):

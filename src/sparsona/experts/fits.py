@@ -100,7 +100,7 @@ def _several(rows: OwnRows, outputs: Sequence[OwnRows], counts: Sequence[int]) -
 
 
 def _count(rows: OwnRows) -> int:
-    """Return how many rounds of boosting pay; 0 where there is nothing to learn."""
+    """Return the best number of boosting rounds; 0 if there is nothing to learn."""
     if len(rows.targets) < FEWEST or len(np.unique(rows.targets)) < 2:
         return 0
     lgb, stop = lightgbm(), [lightgbm().early_stopping(PATIENCE, verbose=False)]

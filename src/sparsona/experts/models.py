@@ -329,7 +329,7 @@ class Refitted:
 
 
 def used(model: Model) -> Model:
-    """Return the model without what is only there for validation scores: what is saved and exported."""
+    """Return the model to save and export, without the part that only serves validation scores."""
     out: Model = replaced(model, lambda leaf: leaf.used if isinstance(leaf, Refitted) else leaf, Refitted)
     return out
 

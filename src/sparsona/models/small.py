@@ -19,7 +19,7 @@ def logistic(shape: tuple[int, ...], outputs: int) -> nn.Module:
 
 @MODELS.named("mlp")
 def mlp(shape: tuple[int, ...], outputs: int, hidden: int = 50) -> nn.Module:
-    """Works on any shape of sample, small images included; `fc2` is the head.
+    """Build a net for any shape of sample, small images included; `fc2` is the head.
 
     The default width is that of the toy in FedPSE's listing (Dense 50 ReLU, Dense 10); its ReLU on the output is left
     out as an error, because the loss takes logits.
