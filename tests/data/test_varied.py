@@ -15,7 +15,7 @@ import sparsona
 from sparsona.chance import Chance
 from sparsona.data import from_python
 from sparsona.data.schema.columns import Columns
-from sparsona.data.varied import Redrawn, crop_and_flip, is_random, seeded
+from sparsona.data.varied import ResampledRows, crop_and_flip, is_random, seeded
 from sparsona.errors import InputError
 from sparsona.methods.fedavg import FedAvg
 from sparsona.prepare import prepare

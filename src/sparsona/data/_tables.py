@@ -13,7 +13,7 @@ from sparsona.data.schema.roles import ColumnSplit, check_dropped
 from sparsona.data.schema.rows import Rows, joined, understand
 from sparsona.data.schema.schema import class_names
 from sparsona.data.schema.table import Table, Tables, in_order
-from sparsona.data.varied import Redrawn
+from sparsona.data.varied import ResampledRows
 from sparsona.errors import DataError
 
 UNKNOWN = -1

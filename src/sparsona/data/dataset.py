@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 if TYPE_CHECKING:
     from sparsona.data.schema.rows import Rows
-    from sparsona.data.varied import Redrawn
+    from sparsona.data.varied import ResampledRows
 
 Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]

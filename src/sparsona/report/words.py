@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparsona.metrics import from_0_to_1, in_percent, known
-from sparsona.report.comparison import SEEDS, Comparison, ComparisonRow, Lead
+from sparsona.report.comparison import SEEDS, Comparison, ComparisonRow, ValidationLead
 from sparsona.report.console import size
 from sparsona.report.measured import MeasuredRun
 from sparsona.report.statistics import Interval
