@@ -19,8 +19,7 @@ from torch import nn
 
 from sparsona.base import is_file
 from sparsona.data.dataset import Array
-from sparsona.data.schema.schema import Category, Number, Schema
-from sparsona.data.schema.told import told_schema
+from sparsona.data.schema.schema import Category, Number, Schema, told_schema
 from sparsona.errors import InputError, WireError, printable
 from sparsona.files import checked_npz, json_of, read_outside
 from sparsona.layout import Layout

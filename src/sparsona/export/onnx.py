@@ -16,8 +16,7 @@ import torch
 from sparsona.data.schema.schema import Category, Number, Schema
 from sparsona.errors import InputError
 from sparsona.experts.models import Constant, LinearModel, Trees
-from sparsona.export.card import KEY, ModelCard
-from sparsona.export.portable import experts_of, weights_of
+from sparsona.export.files import KEY, ModelCard
 from sparsona.export.predict import PersonalModel
 from sparsona.export.run import experts_of, weights_of
 

@@ -12,10 +12,11 @@ import numpy as np
 import torch
 from torch import nn
 
-from sparsona.base import copied
+from sparsona.base import checked_base, copied
+from sparsona.chance import Chance
 from sparsona.data._frames import from_frame, is_frame
-from sparsona.data.dataset import Array
-from sparsona.data.fields import without_unpacking
+from sparsona.data.dataset import Array, Dataset
+from sparsona.data.fields import unpacking, without_unpacking
 from sparsona.data.folder import read_table
 from sparsona.data.schema.raw import encode_raw
 from sparsona.data.schema.schema import Schema

@@ -8,8 +8,7 @@ import numpy as np
 
 from sparsona.data.dataset import Array
 from sparsona.errors import InputError
-from sparsona.experts.arrays import Constant, LinearModel
-from sparsona.experts.forest import Trees
+from sparsona.experts.models import Constant, LinearModel, Trees
 from sparsona.export.files import KEY, holds_model, npz_bytes, read_model
 from sparsona.export.predict import PersonalModel, load_model
 from sparsona.files import write_named

@@ -14,7 +14,7 @@ from sparsona.export.predict import predictor_in
 from sparsona.message import Vector
 from sparsona.method import ClientGraph, ClientId, SparsePredictor
 from sparsona.metrics import Answers
-from sparsona.metrics.classification import BINS, bins_of
+from sparsona.metrics.kinds import BINS, bins_of
 from sparsona.ops.pairwise import Matrix
 from sparsona.report.measured import MeasuredRun
 from sparsona.runs.answers import read_answers, together

@@ -9,7 +9,8 @@ from rich.table import Table
 
 from sparsona.data.dataset import Indices
 from sparsona.metrics import in_percent, known
-from sparsona.runs.records import RoundReport
+from sparsona.runs.clients import ClientScores, Score, read_clients
+from sparsona.runs.directory import RunDirectory
 from sparsona.words import counted
 
 

@@ -19,7 +19,7 @@ from sparsona.data.doubts import listed
 from sparsona.errors import InputError, RunError
 from sparsona.files import write_named
 from sparsona.method import ClientId
-from sparsona.metrics._named import in_percent
+from sparsona.metrics import in_percent
 from sparsona.registry import GIVEN
 from sparsona.report.artefacts import drawn_answers, drawn_findings
 from sparsona.report.command import run_command

@@ -16,6 +16,7 @@ from typing import Any
 from sparsona.errors import InputError, SparsonaError, printable
 from sparsona.experiment import read
 from sparsona.metrics import in_percent
+from sparsona.report.html import asset
 from sparsona.runs.about import FILE as ABOUT
 from sparsona.runs.about import read_about
 from sparsona.runs.checkpoint import Checkpointer

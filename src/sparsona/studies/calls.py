@@ -11,8 +11,6 @@ from sparsona.errors import InputError
 from sparsona.experiment import merged, placed, read
 from sparsona.methods import METHODS
 from sparsona.metrics import in_percent
-from sparsona.prepare import Prepared
-from sparsona.report.clients import pool_lines
 from sparsona.report.command import run_command
 from sparsona.report.compared import trial_text
 from sparsona.report.comparison import group_runs

@@ -11,13 +11,10 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter
-
-from sparsona.errors import InputError, RunError
-from sparsona.experiment import assign, rounds_of
+from sparsona.errors import InputError
+from sparsona.experiment import assign, merged, rounds_of
 from sparsona.experts.fits import is_installed
-from sparsona.files import write_atomically
-from sparsona.many import Loader, Planned, RunEnded, RunPlan, StopCondition, Watcher, advance, run_many
+from sparsona.many import Loader, RunEnded, RunPlan, StopCondition, advance
 from sparsona.many.processes import place_for
 from sparsona.methods import METHODS
 from sparsona.prepare import Prepared
