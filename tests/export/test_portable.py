@@ -85,6 +85,15 @@ def test_every_format_predicts_what_the_run_predicts(method: str, task: str, tmp
         assert graph[0].astype(int).tolist() == expected.astype(int).tolist()
 
 
+def test_a_process_that_has_trained_nothing_predicts_with_a_pool(tmp_path: Path) -> None:
+    model, rows = trained("fedthin", "classification", tmp_path / "run", personal={"pool": ["trees", "linear"]})
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    export_model(tmp_path / "run", "east", tmp_path / "east.safetensors")
+    command = [sys.executable, "-m", "sparsona", "predict", "east.safetensors", "rows.csv"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert [line.split(",")[0] for line in done.stdout.splitlines()[1:]] == model.predict(rows).tolist()
+
+
 def test_the_text_is_lightgbms_own(tmp_path: Path) -> None:
     lightgbm = pytest.importorskip("lightgbm")
     trained("alone-trees", "regression", tmp_path / "run")

@@ -21,6 +21,7 @@ from sparsona.data.folder import read_table
 from sparsona.data.schema.raw import encode_raw
 from sparsona.data.schema.schema import Schema
 from sparsona.errors import InputError
+from sparsona.experts import arrays, forest, refitted
 from sparsona.export.files import WHOLE, ModelCard, ModelFile, holds_model, model_bytes, read_model, whole_bytes
 from sparsona.files import json_of, read_outside, write_named
 from sparsona.layout import Layout
@@ -28,6 +29,7 @@ from sparsona.message import Vector
 from sparsona.method import ClientId, Model, Predictor
 from sparsona.methods import METHODS
 from sparsona.models._build import build_model
+from sparsona.ops import mixture
 from sparsona.registry import GIVEN, suggest
 from sparsona.runs.state import unpack
 from sparsona.terminal import Screen
@@ -200,26 +202,25 @@ def _vector(file: ModelFile, layout: Layout, path: Path) -> Vector:
     return np.concatenate(parts).astype(np.float32) if parts else np.zeros(0, np.float32)
 
 
-PREDICTORS = ("sparsona.methods.", "sparsona.ops.mixture", "sparsona.experts.")
-"""Packages with classes of models of several parts, beside the method's own package."""
+SHARED = mixture, arrays, forest, refitted
+"""Modules with classes of models of several parts, which every method may use."""
 
 
 def _state_kinds(file: ModelFile) -> list[type]:
     """Return the classes of a model of several parts, and of the models that it mixes.
 
-    They are in the method's package, or among the common ones.
+    They are in the method's package or its helpers, or among the shared ones.
     """
     package = METHODS.get(file.card.method).__module__
-    loaded = sorted(sys.modules, key=lambda module: not module.startswith(package))
+    ours = [name for name in sys.modules if name.startswith((package, "sparsona.methods."))]
+    places = [sys.modules[name] for name in sorted(ours, key=lambda name: not name.startswith(package))]
     found: list[type] = []
     try:
         names = list(_classes(json_of(file.notes["tree"])))
     except (ValueError, RecursionError) as error:
         raise InputError(f"the model does not say what it is ({error}): export it again") from None
     for name in names:
-        kinds = (
-            getattr(sys.modules[module], name, None) for module in loaded if module.startswith((package, *PREDICTORS))
-        )
+        kinds = (getattr(place, name, None) for place in (*places, *SHARED))
         kind = next((kind for kind in kinds if isinstance(kind, type) and hasattr(kind, "predict")), None)
         if kind is None and not found:
             raise InputError(f"the model is a {name}, which method {file.card.method!r} does not know")
