@@ -39,9 +39,10 @@ class ThresholdRule:
         raise InputError(f"threshold {text!r} is not known: give youden, or sensitivity=0.9")
 
     def choose(self, answers: Answers) -> float | None:
-        """The threshold for the probability of the positive class; None where the rows are all of one class.
+        """Return the threshold for the probability of the positive class.
 
-        It lies halfway between two probabilities that occur, so that rounding moves no row across it.
+        It lies halfway between two probabilities that occur, so that rounding moves no row across it. None if the rows
+        are all of one class, or if no threshold is better than chance by Youden: a constant would always answer yes.
         """
         yes, true = answers.probabilities[:, answers.positive], answers.targets == answers.positive
         if true.all() or not true.any():
@@ -52,5 +53,6 @@ class ThresholdRule:
         passed = np.searchsorted(np.sort(yes[~true]), cuts)
         sensitivity, specificity = 1 - found / true.sum(), passed / (~true).sum()
         if self.sensitivity is None:
-            return float(cuts[int(np.argmax(sensitivity + specificity))])
+            best = int(np.argmax(sensitivity + specificity))
+            return float(cuts[best]) if sensitivity[best] + specificity[best] > 1 + 1e-12 else None
         return float(cuts[np.flatnonzero(sensitivity >= self.sensitivity - 1e-12)[-1]])
