@@ -71,6 +71,17 @@ def test_a_rate_that_diverges_is_left() -> None:
     assert found.scores[f"{found.chosen:g}"] is not None
 
 
+def test_a_trial_that_diverges_alarms_no_one(
+    recwarn: pytest.WarningsRecorder, caplog: pytest.LogCaptureFixture
+) -> None:
+    shared = {"method": "fedpse", "rounds": 10, "columns": {"scaling": "none"}, "engine": "inprocess"}
+    found = search_rate(prepare(shared, data=STEEP))
+    assert found is not None
+    assert max(score for score in found.scores.values() if score is not None) > 1e9, "a trial exploded"
+    assert not [one for one in recwarn if "the loss is" in str(one.message)]
+    assert not caplog.records
+
+
 @pytest.mark.slow
 def test_engines_choose_the_same_rate() -> None:
     one, other = steep("inprocess"), steep("pool")

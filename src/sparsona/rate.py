@@ -8,7 +8,9 @@ import dataclasses
 import logging
 import math
 import time
-from contextlib import closing
+import warnings
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 
 from sparsona.engines import ENGINES
 from sparsona.errors import Diverged
@@ -95,7 +97,7 @@ def _tried(prepared: Prepared, rounds: int) -> tuple[float, int, int]:
     setup, experiment = dataclasses.replace(prepared.setup, keep="last"), prepared.experiment
     resources = Resources(experiment.workers, experiment.cluster)
     once = Evaluation(every=rounds, post="participants")
-    with deterministic(), closing(ENGINES.get(experiment.engine)(setup, resources)) as engine:
+    with deterministic(), _unheard(), closing(ENGINES.get(experiment.engine)(setup, resources)) as engine:
         run = assemble(setup, engine, prepared.schedule, once, memory=experiment.server_memory_mb * 2**20)
         with closing(run):
             done, found = run.run_log.rounds, None
@@ -105,6 +107,20 @@ def _tried(prepared: Prepared, rounds: int) -> tuple[float, int, int]:
             except Diverged as error:
                 log.debug("trial at %g: %s", setup.config.lr, error)
     return math.nan if found is None else found, sum(r.up.total for r in done), sum(r.down.total for r in done)
+
+
+@contextmanager
+def _unheard() -> Iterator[None]:
+    """Hide the warnings of a trial: a rate that is too high is no fault of the user, and is not chosen."""
+    federation = logging.getLogger("sparsona.federation")
+    before = federation.level
+    federation.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            yield
+    finally:
+        federation.setLevel(before)
 
 
 def _with_rate(prepared: Prepared, rate: float) -> Prepared:

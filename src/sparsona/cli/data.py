@@ -76,7 +76,8 @@ def show(
     if data.official_test:
         out.print(f"{data.official_test} of them are the publisher's test part")
     if data.groups is not None:
-        out.print(f"{len(data.group_names)} natural groups: {', '.join(data.group_names[:8])}")
+        more = ", ..." if len(data.group_names) > 8 else ""
+        out.print(f"{len(data.group_names)} natural groups: {', '.join(data.group_names[:8])}{more}")
     if data.rows is None and options.partition is None:
         return
     if options.partition is None and data.groups is not None:

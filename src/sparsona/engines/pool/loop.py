@@ -157,7 +157,7 @@ def _main(payload: bytes) -> dict[str, Any]:
     """Return the data for importing the user's script if the payload names it; else nothing."""
     if b"__main__" not in payload:
         return {}
-    if not hasattr(sys.modules["__main__"], "__file__"):
+    if not Path(getattr(sys.modules["__main__"], "__file__", None) or "").is_file():  # a notebook, or stdin
         raise InputError(
             "a class of this interactive session cannot be sent to worker processes: "
             "move it into a module, or choose --engine inprocess"
