@@ -21,7 +21,7 @@ from sparsona.data.folder import read_table
 from sparsona.data.schema.raw import encode_raw
 from sparsona.data.schema.schema import Schema
 from sparsona.errors import InputError
-from sparsona.experts import arrays, forest, refitted
+from sparsona.experts import models
 from sparsona.export.files import WHOLE, ModelCard, ModelFile, holds_model, model_bytes, read_model, whole_bytes
 from sparsona.files import json_of, read_outside, write_named
 from sparsona.layout import Layout
@@ -202,7 +202,7 @@ def _vector(file: ModelFile, layout: Layout, path: Path) -> Vector:
     return np.concatenate(parts).astype(np.float32) if parts else np.zeros(0, np.float32)
 
 
-SHARED = mixture, arrays, forest, refitted
+SHARED = mixture, models
 """Modules with classes of models of several parts, which every method may use."""
 
 
