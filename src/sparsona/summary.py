@@ -196,7 +196,8 @@ def client_scores(
 ) -> tuple[ClientScores, ...]:
     """Every client's rows and its last scores; no score where it has fewer than `fewest` test rows.
 
-    An accuracy has Wilson's interval; another score at `pre` has that of a bootstrap, where there are `answers`.
+    An accuracy has Wilson's interval, and so have the shares of positive and negative cases that two classes' models
+    find, with `answers`. Another score at `pre` has that of a bootstrap.
     `experts` are those of the clients' pools.
     """
     first, *_ = setup.objective.metric_names
@@ -212,14 +213,24 @@ def client_scores(
         for metric, points in by_metric.items():
             one = _metric_of(metric, setup.objective.metrics)
             if "pre" in points and metric != "accuracy" and one is not None and client in (answers or {}):
-                rng = setup.task.chance.rng("bootstrap", client=client)
-                low, high = bootstrap(one, (answers or {})[client], rng)
-                if not math.isnan(points["pre"].value):
-                    points["pre"] = Score(points["pre"].value, low, high)
+                own = (answers or {})[client]
+                cases = _cases(metric, own)
+                if cases:
+                    points["pre"] = scored(points["pre"].value, cases, True)
+                elif not math.isnan(points["pre"].value):
+                    rng = setup.task.chance.rng("bootstrap", client=client)
+                    points["pre"] = Score(points["pre"].value, *bootstrap(one, own, rng))
         scores = by_metric.pop(first, {})
         sizes = len(split.train), len(split.validation), rows
         out.append(ClientScores(client, *sizes, scores, by_metric, (experts or {}).get(client, ())))
     return tuple(out)
+
+
+def _cases(metric: str, answers: Answers) -> int:
+    """Return the number of rows of which a metric is the share; 0 if it is no share."""
+    if metric not in ("sensitivity", "specificity") or answers.probabilities.shape[1] != 2:
+        return 0
+    return int(((answers.targets == answers.positive) == (metric == "sensitivity")).sum())
 
 
 def _metric_of(name: str, measured: Sequence[Metric]) -> Metric | None:

@@ -32,6 +32,16 @@ def test_the_bootstrap_holds_the_score(name: str) -> None:
     assert low < METRICS.get(name).value(found) < high
 
 
+@pytest.mark.parametrize(("cases", "known"), [(1, False), (3, False), (8, True)])
+def test_few_cases_have_no_interval(cases: int, known: bool) -> None:
+    """The resamples that hold the one positive case differ in the others only."""
+    targets = np.zeros(60, np.int64)
+    targets[:cases] = 1
+    found = answers(np.random.default_rng(1).random(60) < 0.8, targets)
+    low, high = bootstrap(METRICS.get("auc"), found, np.random.default_rng(2))
+    assert np.isfinite([low, high]).all() == known
+
+
 @pytest.mark.parametrize("name", ["accuracy", "auc", "log-loss"])
 def test_a_clear_difference_is_told_and_has_the_right_sign(name: str) -> None:
     rng = np.random.default_rng(3)

@@ -11,6 +11,7 @@ from scipy.stats import binomtest
 
 import sparsona
 from sparsona.errors import RunError
+from sparsona.runs.answers import read_answers
 from sparsona.runs.clients import ClientScores, ExpertScore, Score, pooled, read_clients, scored, wilson, write_clients
 
 
@@ -74,3 +75,16 @@ def test_nobody_has_enough_test_rows() -> None:
     summary = sparsona.run("local", data=wards, rounds=1).summary
     assert summary["accuracy"]["pre"]["mean"] is None
     assert summary["too_few_test_rows"]["clients"] == ["a", "b"]
+
+
+def test_the_share_of_found_cases_has_wilsons_interval_over_the_cases(tmp_path: Path) -> None:
+    """A bootstrap of three cases that were all found would be sure of it."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(90, 3)).astype(np.float32)
+    data = {"east": (x, (x[:, 0] > 1.2).astype(np.int64)), "west": (x[::-1], (x[::-1, 0] > 1.2).astype(np.int64))}
+    result = sparsona.run("alone-linear", data=data, rounds=1, metrics=["sensitivity"], out=tmp_path / "run")
+    for one in result.clients:
+        answers = read_answers(tmp_path / "run")[one.client]
+        score = one.scores["pre"]
+        assert (score.low, score.high) == wilson(score.value, int(answers.targets.sum()))
+        assert score.low < score.value <= score.high

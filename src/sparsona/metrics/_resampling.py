@@ -12,6 +12,8 @@ from sparsona.metrics._metric import Answers, Metric
 
 DRAWS = 400
 """Resamples of a bootstrap."""
+DEFINED = 0.99
+"""The least share of resamples that have a score."""
 SWAPS = 399
 """The most random swaps of a paired test: the least p-value is 1 / 400."""
 ENOUGH = 10
@@ -21,7 +23,11 @@ NUMBERS = 2**22
 
 
 def bootstrap(metric: Metric, answers: Answers, rng: np.random.Generator) -> tuple[float, float]:
-    """The 95 % interval of a score by resampling its rows; NaN where most resamples have no score."""
+    """Return the 95 % interval of a score by resampling its rows.
+
+    NaN if one resample of a hundred has no score: with fewer than five rows of a class, those that have one are too
+    much alike, and their interval is far too narrow.
+    """
     if len(answers) < 2:
         return math.nan, math.nan
     each = _by_row(metric, answers)
@@ -33,7 +39,7 @@ def bootstrap(metric: Metric, answers: Answers, rng: np.random.Generator) -> tup
         drawn = (rng.integers(0, len(answers), len(answers)) for _ in range(DRAWS))
         found = np.array([metric.value(answers.take(rows)) for rows in drawn])
     defined = found[np.isfinite(found)]
-    if 2 * len(defined) < len(found):
+    if len(defined) < DEFINED * len(found):
         return math.nan, math.nan
     low, high = np.quantile(defined, [0.025, 0.975])
     return float(low), float(high)
