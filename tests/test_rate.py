@@ -16,6 +16,7 @@ from sparsona.prepare import prepare
 from sparsona.rate import LADDER, search_rate, settled
 from sparsona.report.comparison import group_runs
 from sparsona.report.measured import measure
+from sparsona.report.words import chosen_rates
 from sparsona.result import Result
 from sparsona.runs.about import RateSearch
 
@@ -27,7 +28,9 @@ STEEP = {f"w{k}": (30 * X[k::3], (100 * X[k::3, :1]).astype(np.float32)) for k i
 
 
 def run(data: Any = WARDS, **settings: Any) -> Result:
-    return sparsona.run("fedavg", data=data, rounds=6, engine=settings.pop("engine", "inprocess"), **settings)
+    return sparsona.run(
+        settings.pop("method", "fedavg"), data=data, rounds=6, engine=settings.pop("engine", "inprocess"), **settings
+    )
 
 
 def test_owners_data_have_it_by_default_and_published_data_and_given_rates_do_not() -> None:
@@ -121,6 +124,17 @@ def test_seeds_that_choose_other_rates_are_one_method(tmp_path: Path) -> None:
     runs = [measure(tmp_path / str(seed)) for seed in (0, 1)]
     settings = dict(runs[1].settings) | {"training": {**runs[1].settings["training"], "lr": 0.5}}
     assert list(group_runs([runs[0], replace(runs[1], settings=settings)])) == ["fedavg"]
+
+
+def test_methods_that_share_a_rate_are_said_to(tmp_path: Path) -> None:
+    def told(*methods: str, lr: float | str = 0.1) -> str:
+        for name in methods:
+            run(out=tmp_path / f"{name}-{lr}", lr=lr, method=name)
+        return chosen_rates(group_runs([measure(tmp_path / f"{name}-{lr}") for name in methods]))
+
+    assert "train at the rate 0.1; --set lr=auto" in told("fedavg", "local", "alone-linear")
+    assert told("fedavg", "alone-linear", lr=0.3) == "", "one of them has a rate"
+    assert told("fedavg", "local", lr="auto").startswith("Learning rates chosen on validation rows")
 
 
 def test_a_network_needs_a_number() -> None:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sparsona.methods import METHODS
 from sparsona.metrics import from_0_to_1, in_percent, known
 from sparsona.report.comparison import SEEDS, Comparison, ComparisonRow, ValidationLead
 from sparsona.report.console import size
@@ -77,10 +78,23 @@ def runaway(loss: Mapping[str, float]) -> str:
 
 
 def chosen_rates(groups: Mapping[str, Sequence[MeasuredRun]]) -> str:
-    """Return a sentence with the learning rates that were chosen on validation rows; empty if all were given."""
+    """Return a sentence with the learning rates that were chosen on validation rows.
+
+    Without any, it names the rate that several methods share, since one rate suits some of them better than others.
+    """
     found = {label: {run.about.rate.chosen for run in group if run.about.rate} for label, group in groups.items()}
     told = [f"{label} {', '.join(f'{rate:g}' for rate in sorted(rates))}" for label, rates in found.items() if rates]
-    return f"Learning rates chosen on validation rows, seed by seed: {'; '.join(told)}." if told else ""
+    if told:
+        return f"Learning rates chosen on validation rows, seed by seed: {'; '.join(told)}."
+    runs = [run for group in groups.values() for run in group if _uses_rate(run.method)]
+    shared = {run.settings["training"]["lr"] for run in runs}
+    if len({run.method for run in runs}) < 2 or len(shared) > 1 or any("privacy" in run.summary for run in runs):
+        return ""
+    return f"All methods train at the rate {shared.pop():g}; --set lr=auto lets each choose its own on validation rows."
+
+
+def _uses_rate(method: str) -> bool:
+    return method not in METHODS.names() or "lr" not in METHODS.get(method).unused
 
 
 def no_better_than_constant(summary: Mapping[str, Any]) -> str:
