@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import shlex
 from typing import Any
 
@@ -7,7 +8,8 @@ import pytest
 
 from sparsona.cli.options import RunOptions, keys
 from sparsona.experiment import assign, build, read, to_toml
-from sparsona.report.command import SHORT, run_command
+from sparsona.report.command import SHORT, compare_command, run_command
+from sparsona.studies.contest import split_contender
 
 
 @pytest.mark.parametrize(
@@ -55,6 +57,26 @@ def test_an_owner_reads_the_options_that_he_has_typed() -> None:
     columns = {"target": ["num"], "drop": ["id", "name"]}
     told = run_command({"method": "fedavg", "data": "folder:ok", "columns": columns, "split": {"by": "time:day"}}, "r")
     assert told == "sparsona run fedavg --data folder:ok --target num --drop id,name --split time:day --out r"
+
+
+@pytest.mark.parametrize(
+    "contender",
+    [
+        "fedthin:pool=trees+shared",
+        "fedspa:density=0.2,mask_1d=false",
+        "fedprox:mu=0.5,server.lr=0.5,personal.average=0.5,weights=own",
+    ],
+)
+def test_baselines_of_a_comparison_keep_their_own_options(contender: str) -> None:
+    name, own = split_contender(contender)
+    common = {"rounds": 8, "data": "csv:a.csv"}
+    whole, _ = build(assign({"method": name, **common}, own))
+    words = shlex.split(compare_command(json.loads(whole.model_dump_json(exclude_none=True))))
+    assert words[:2] == ["sparsona", "compare"]
+    assert {flag for flag in words[3:] if flag.startswith("--")} == {"--data", "--rounds", "--set"}
+    assert words[-1] == "training.lr=0.1"
+    again, asked = split_contender(words[2])
+    assert build(assign({"method": again, **common}, asked))[0] == whole
 
 
 def test_every_short_option_is_one_of_run() -> None:

@@ -37,18 +37,7 @@ def run_command(settings: Mapping[str, Any], out: str | None = None) -> str:
     >>> run_command({"method": "fedprox", "data": GIVEN, "rounds": 30, "options": {"mu": 0.5}}, "my-run")
     "sparsona.run('fedprox', data=your_data, rounds=30, set=('mu=0.5',), out='my-run')"
     """
-    method = str(settings["method"])
-    defaults = Experiment(method=method).model_dump(mode="json")
-    made = make_method(method, {})
-    defaults["options"] = {k: v for k, v in dataclasses.asdict(made).items() if v is not None}
-    defaults["personal"]["average"] = made.average
-    usual, given, own = flatten(defaults), flatten(settings), is_own(str(settings.get("data", "")))
-    changed = {
-        key: value
-        for key, value in given.items()
-        if key not in ("method", *MACHINE)
-        and (_listed(value) != _listed(usual.get(key)) or (key == "training.lr" and own))
-    }
+    method, changed = str(settings["method"]), _changed(settings)
     if GIVEN in (changed.get("data"), changed.get("model")):
         return _python(method, changed, out)
     words = ["sparsona", "run", method]
@@ -62,6 +51,43 @@ def run_command(settings: Mapping[str, Any], out: str | None = None) -> str:
     if out is not None:
         words += ["--out", out]
     return " ".join(quote(word) for word in words)
+
+
+def _changed(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that are not the default, by their paths, without the method and those of the machine."""
+    method = str(settings["method"])
+    defaults = Experiment(method=method).model_dump(mode="json")
+    made = make_method(method, {})
+    defaults["options"] = {k: v for k, v in dataclasses.asdict(made).items() if v is not None}
+    defaults["personal"]["average"] = made.average
+    usual, given = flatten(defaults), flatten(settings)
+    return {
+        key: value
+        for key, value in given.items()
+        if key not in ("method", *MACHINE)
+        and (
+            _listed(value) != _listed(usual.get(key))
+            or (key == "training.lr" and is_own(str(settings.get("data", ""))))
+        )
+    }
+
+
+OWN = "options.", "personal."
+"""Beginnings of the settings that the baselines of a comparison do not share with its method."""
+
+
+def compare_command(settings: Mapping[str, Any]) -> str:
+    """Return ``sparsona compare`` of a run's method with the baselines, which keep their own options and models.
+
+    >>> compare_command({"method": "fedprox", "rounds": 30, "options": {"mu": 0.5}, "training": {"lr": 0.05}})
+    'sparsona compare fedprox:mu=0.5 --rounds 30 --set training.lr=0.05'
+    """
+    method = str(settings["method"])
+    own = {key: value for key, value in _changed(settings).items() if key.startswith(OWN)}
+    shared = {key: value for key, value in settings.items() if f"{key}." not in OWN}
+    told = ",".join(f"{key.removeprefix('options.')}={_text(value)}" for key, value in own.items())
+    rest = run_command(shared).removeprefix(f"sparsona run {method}")
+    return f"sparsona compare {quote(f'{method}:{told}' if told else method)}{rest}"
 
 
 def _python(method: str, changed: Mapping[str, Any], out: str | None) -> str:

@@ -54,8 +54,14 @@ def _label(own: Mapping[str, Any], among: Sequence[Mapping[str, Any]]) -> str:
     """
     alike = [settings for settings in among if settings["method"] == own["method"]]
     keys = sorted({key for one in alike for key in one if any(one.get(key) != other.get(key) for other in alike)})
-    told = [f"{key.rpartition('.')[2]}={own[key]}" for key in keys if key in own]
+    told = [f"{key.rpartition('.')[2]}={_joined(own[key])}" for key in keys if key in own]
     return f"{own['method']}:{','.join(told)}" if told else str(own["method"])
+
+
+def _joined(value: Any) -> str:
+    """Return a setting as a contender of ``sparsona compare`` names it: a pool is ``trees+shared``."""
+    names = isinstance(value, list) and bool(value) and all(isinstance(one, str) for one in value)
+    return "+".join(value) if names else str(value)
 
 
 LOCAL = "local"

@@ -22,7 +22,7 @@ from sparsona.method import ClientId
 from sparsona.metrics import in_percent
 from sparsona.registry import GIVEN
 from sparsona.report.artefacts import drawn_answers, drawn_findings
-from sparsona.report.command import run_command
+from sparsona.report.command import compare_command, run_command
 from sparsona.report.comparison import LOCAL, Comparison, ComparisonRow, compare, group_runs
 from sparsona.report.measured import (
     MeasuredRun,
@@ -158,7 +158,7 @@ def _compare_command(run: MeasuredRun, wild: bool) -> str:
     settings = run.settings if run.about.rate is None and not wild else {**run.settings, "training": training}
     if GIVEN in (settings["data"], settings["model"]):
         return run_command({**settings, "method": LOCAL, "options": {}}, LOCAL)
-    return run_command(settings).replace("sparsona run", "sparsona compare", 1)
+    return compare_command(settings)
 
 
 def _number(value: float | None) -> float | None:
