@@ -176,6 +176,21 @@ def build(
     return experiment, method
 
 
+def without_auto(settings: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:
+    """Take a learning rate `auto` out of the settings; returns whether the rate is to be chosen.
+
+    It is the default on owners' data, whose best rate is unknown. Published data sets keep the usual rate.
+
+    >>> without_auto({"method": "fedavg", "training": {"lr": "auto", "epochs": 2}})
+    ({'method': 'fedavg', 'training': {'epochs': 2}}, True)
+    """
+    training = settings.get("training", {})
+    given = training.get("lr") if isinstance(training, Mapping) else 0.0
+    if given == AUTO:
+        return {**settings, "training": {key: value for key, value in training.items() if key != "lr"}}, True
+    return settings, given is None and is_own(str(settings.get("data", "")))
+
+
 def _known(settings: Mapping[str, Any], origin: str) -> None:
     for key, value in settings.items():
         if key not in Experiment.model_fields:

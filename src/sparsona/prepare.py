@@ -28,7 +28,7 @@ from sparsona.data.schema.understood import Line, understood
 from sparsona.engines import ENGINES
 from sparsona.engines.choice import choose_engine, training_seconds
 from sparsona.errors import InputError
-from sparsona.experiment import AUTO, Experiment, build, is_own
+from sparsona.experiment import Experiment, build, is_own, without_auto
 from sparsona.export.predict import objective_of
 from sparsona.federation.budget import mechanisms
 from sparsona.federation.evaluation import Evaluation
@@ -137,7 +137,7 @@ def prepare(
     if method is not None:
         name = next((name for name, kind in METHODS if kind is type(method)), type(method).__name__)
         settings = {**settings, "method": name}
-    settings, auto = _without_auto(settings)
+    settings, auto = without_auto(settings)
     experiment, method = build(settings, origin, method)
     for setting in () if method.alone else method.unused:  # others of a comparison may read it
         if getattr(experiment.training, setting) != getattr(TrainConfig(), setting):
@@ -234,18 +234,6 @@ def prepare(
     experiment = experiment.model_copy(update={"engine": engine, "trainer": setup.trainer})
     plan = schedule or experiment.schedule
     return Prepared(experiment, setup, newcomers, plan, agreement, source, seconds, rows, auto)
-
-
-def _without_auto(settings: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:
-    """Take a learning rate `auto` out of the settings; returns whether the rate is to be chosen.
-
-    It is the default on owners' data, whose best rate is unknown. Published data sets keep the usual rate.
-    """
-    training = settings.get("training", {})
-    given = training.get("lr") if isinstance(training, Mapping) else 0.0
-    if given == AUTO:
-        return {**settings, "training": {key: value for key, value in training.items() if key != "lr"}}, True
-    return settings, given is None and is_own(str(settings.get("data", "")))
 
 
 def _dataset(experiment: Experiment, given: Any, along: ColumnSplit | None) -> Dataset:

@@ -104,6 +104,13 @@ def test_what_cannot_be_run_is_named_before_anything_is(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_rate_that_each_run_chooses_is_swept_like_a_number(tmp_path: Path) -> None:
+    sweep = declare(tmp_path / "s", Sweep(BASE, parse_over(["lr=0.1,auto"])), False)
+    for _ in range(2):  # the second time the runs are there
+        assert run_sweep(sweep, tmp_path / "s") == {}
+    assert ["rate" in run.summary for run in swept_runs(sweep, tmp_path / "s")] == [False, True]
+
+
 @pytest.mark.parametrize("finished", [True, False])
 def test_runs_with_other_settings_are_no_runs_of_the_sweep(finished: bool, tmp_path: Path) -> None:
     """They would be shown under settings that they never had. What is refused changes nothing."""

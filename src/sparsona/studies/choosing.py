@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, field, replace
 
 from sparsona.errors import InputError
-from sparsona.experiment import build
+from sparsona.experiment import build, without_auto
 from sparsona.many import StopCondition
 from sparsona.report.comparison import LOCAL, trains_alone
 from sparsona.report.measured import MeasuredRun, mean_score
@@ -66,7 +66,7 @@ def race(runs: Runs, rounds: int, limits: Limits, bar: Bar | None = None) -> tup
     for contender in runs.contest.contenders:
         settings = runs.settings(contender, runs.contest.seeds[0])
         if ":" in contender:  # what the user has set for it alone is wrong or right; who does not fit the rest leaves
-            build(settings, contender)
+            build(without_auto(settings)[0], contender)
     first = runs.prepare(LOCAL, runs.contest.seeds[0])
     runs.contest.keep(runs.folder)
     remaining = list(runs.contest.contenders)

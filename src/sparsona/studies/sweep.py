@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from sparsona.errors import InputError
-from sparsona.experiment import SECTION_OF, assign, build, merged
+from sparsona.experiment import SECTION_OF, assign, build, merged, without_auto
 from sparsona.many import Loader, RunEnded, RunPlan
 from sparsona.many.processes import place_for
 from sparsona.prepare import Prepared
@@ -175,7 +175,7 @@ def _prepared(loader: Loader, plans: Mapping[str, RunPlan]) -> Prepared:
     """Prepare one run per combination without its seed, to find invalid ones; return the longest."""
     kinds: dict[str, RunPlan] = {}
     for plan in plans.values():
-        build(plan.settings, plan.origin)
+        build(without_auto(plan.settings)[0], plan.origin)
         kinds.setdefault(json.dumps({**plan.settings, "seed": 0}, sort_keys=True, default=str), plan)
     by_data = sorted(kinds.values(), key=lambda plan: str(plan.settings.get("data")))
     return max((loader.prepare(plan.settings, plan.origin) for plan in by_data), key=lambda one: one.seconds)
