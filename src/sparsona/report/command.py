@@ -61,14 +61,12 @@ def _changed(settings: Mapping[str, Any]) -> dict[str, Any]:
     defaults["options"] = {k: v for k, v in dataclasses.asdict(made).items() if v is not None}
     defaults["personal"]["average"] = made.average
     usual, given = flatten(defaults), flatten(settings)
+    owned = is_own(str(settings.get("data", ""))) and "lr" not in made.unused  # its default would be chosen anew
     return {
         key: value
         for key, value in given.items()
         if key not in ("method", *MACHINE)
-        and (
-            _listed(value) != _listed(usual.get(key))
-            or (key == "training.lr" and is_own(str(settings.get("data", ""))))
-        )
+        and (_listed(value) != _listed(usual.get(key)) or (key == "training.lr" and owned))
     }
 
 
@@ -85,7 +83,8 @@ def compare_command(settings: Mapping[str, Any]) -> str:
     method = str(settings["method"])
     own = {key: value for key, value in _changed(settings).items() if key.startswith(OWN)}
     shared = {key: value for key, value in settings.items() if f"{key}." not in OWN}
-    told = ",".join(f"{key.removeprefix('options.')}={_text(value)}" for key, value in own.items())
+    pool = {"pool": "+".join(own.pop("personal.pool"))} if "personal.pool" in own else {}
+    told = ",".join(f"{key.removeprefix('options.')}={_text(value)}" for key, value in (pool | own).items())
     rest = run_command(shared).removeprefix(f"sparsona run {method}")
     return f"sparsona compare {quote(f'{method}:{told}' if told else method)}{rest}"
 

@@ -51,10 +51,13 @@ def _label(own: Mapping[str, Any], among: Sequence[Mapping[str, Any]]) -> str:
     >>> one, other = {"method": "fedprox", "options.mu": 0.1}, {"method": "fedprox", "options.mu": 0.5}
     >>> _label(one, [one, other]), _label(one, [one])
     ('fedprox:mu=0.1', 'fedprox')
+    >>> one, other = {"method": "fedavg", "personal.pool": []}, {"method": "fedavg", "personal.pool": ["own", "alone"]}
+    >>> _label(one, [one, other]), _label(other, [one, other])
+    ('fedavg', 'fedavg:pool=own+alone')
     """
     alike = [settings for settings in among if settings["method"] == own["method"]]
     keys = sorted({key for one in alike for key in one if any(one.get(key) != other.get(key) for other in alike)})
-    told = [f"{key.rpartition('.')[2]}={_joined(own[key])}" for key in keys if key in own]
+    told = [f"{key.rpartition('.')[2]}={_joined(own[key])}" for key in keys if own.get(key, []) != []]
     return f"{own['method']}:{','.join(told)}" if told else str(own["method"])
 
 

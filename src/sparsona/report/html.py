@@ -5,6 +5,7 @@ All drawings are computed here, not in the browser.
 
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from html import escape
@@ -122,6 +123,7 @@ def page_data(
         "higher": found.higher_is_better,
         "answer": asdict(advice),
         "alone": found.alone,
+        "joined": found.best_joined.label if found.best_joined else "",
         "ways": [row.label for row in found.rows if row.alone],
         "equalBytes": found.equal_bytes,
         "methods": [_method(row, groups[row.label], found) for row in best_first],
@@ -141,12 +143,18 @@ def page_data(
 
 
 def _warnings(runs: Sequence[MeasuredRun]) -> list[str]:
-    """Return the diverged runs, the methods near a constant answer, and the doubts about tables, each line once."""
+    """Return the diverged runs, the methods near a constant answer, and the doubts about tables, each once.
+
+    Each seed splits the rows anew, so a doubt may count other rows: the line of the first seed stands for all.
+    """
     diverged = [f"{run.path.name}: {told}" for run in runs if (told := run.diverged or runaway(run.loss))]
     near = [run for run in runs if run.method != "naive" and run.summary and no_better_than_constant(run.summary)]
     names = ", ".join(dict.fromkeys(run.method for run in near))
     advice = [f"{names}: no better than a constant answer; {constant_advice(near[0].about.metric)}"] if near else []
-    return diverged + advice + listed(dict.fromkeys(line for run in runs for line in run.about.doubts))
+    doubts: dict[str, str] = {}
+    for line in (line for run in runs for line in run.about.doubts):
+        doubts.setdefault(re.sub(r"\d+ (test )?rows", "rows", line), line)
+    return diverged + advice + listed(doubts.values())
 
 
 def _compare_command(run: MeasuredRun, wild: bool) -> str:

@@ -41,11 +41,14 @@ def latex_table(
             row = next((one for one in found.rows if one.label == label), None)
             cells += _cells(row, found, point, (notes or {}).get(name, {}).get(label, ""))
         rows.append(cells)
-    return _tabular(["method", *[escaped(unit(first.metric)), "MB"] * len(columns)], rows, above)
+    daggers = any(note for own in (notes or {}).values() for note in own.values())
+    meaning = r"; \pm: 95 % interval over seeds" + ("; a dagger: Holm's p < 0.05 against the best" if daggers else "")
+    return _tabular(["method", *[escaped(unit(first.metric)), "MB"] * len(columns)], rows, above, meaning)
 
 
-def _tabular(head: Sequence[str], rows: Sequence[Sequence[str]], above: Sequence[str] = ()) -> str:
-    begin = [r"% needs \usepackage{booktabs}", rf"\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}", r"\toprule", *above]
+def _tabular(head: Sequence[str], rows: Sequence[Sequence[str]], above: Sequence[str] = (), meaning: str = "") -> str:
+    needs = r"% needs \usepackage{booktabs}" + meaning
+    begin = [needs, rf"\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}", r"\toprule", *above]
     first, *lines = (" & ".join(cells) + r" \\" for cells in (head, *rows))
     return "\n".join([*begin, first, r"\midrule", *lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
 

@@ -172,12 +172,12 @@
         const e = entries[Number(state.who)];
         const alone = e.scores[data.alone];
         const rivals = labels.filter((l) => !data.ways.includes(l) && known(e.scores[l]));
-        if (!known(alone) || !rivals.length) {
+        const target = rivals.includes(data.answer.method) ? data.answer.method : data.joined;
+        if (!known(alone) || !rivals.includes(target)) {
           out.className = "";
           out.textContent = `${name(e)} has no score: ${e.test} test samples are too few, or not all methods have been run.`;
           return;
         }
-        const target = !rivals.includes(data.answer.method) ? rivals.sort((a, b) => (data.higher ? 1 : -1) * (e.scores[b] - e.scores[a]))[0] : data.answer.method;
         const gain = (data.higher ? 1 : -1) * (e.scores[target] - alone);
         const verdicts = data.methods.find((m) => m.label === target).verdicts;
         const told = verdicts[e.id + " " + (known(e.seed) ? e.seed : "")];
@@ -338,7 +338,7 @@
     const federated = labels.filter((l) => !data.ways.includes(l));
     if (!entries.length) return;
     const seeds = [...new Set(entries.map((e) => e.seed))];
-    const state = { method: federated.includes(data.answer.method) ? data.answer.method : federated[0], seed: String(seeds[0]) };
+    const state = { method: federated.includes(data.answer.method) ? data.answer.method : data.joined, seed: String(seeds[0]) };
     const part = section("clients", "Client by client", hasAlone && federated.length ? "Who gains by joining, and who loses: each client's score on its own test data, alone and federated." : "How the clients' data differ.");
     const controls = node("div", { class: "controls" });
     part.append(controls);
