@@ -42,7 +42,7 @@ def latex_table(
             cells += _cells(row, found, point, (notes or {}).get(name, {}).get(label, ""))
         rows.append(cells)
     daggers = any(note for own in (notes or {}).values() for note in own.values())
-    meaning = r"; \pm: 95 % interval over seeds" + ("; a dagger: Holm's p < 0.05 against the best" if daggers else "")
+    meaning = "; intervals: 95 % over seeds" + ("; a dagger: Holm's p < 0.05 against the best" if daggers else "")
     return _tabular(["method", *[escaped(unit(first.metric)), "MB"] * len(columns)], rows, above, meaning)
 
 
