@@ -134,7 +134,8 @@ def declared() -> dict[str, tuple[str, Any]]:
             if called == "option":
                 found[section + name] = ast.literal_eval(given[1]), _literal(given[0])
             elif not section and called in homes:
-                file = root.parent / f"{homes[called].replace('.', '/')}.py"
+                home = root.parent / homes[called].replace(".", "/")
+                file = home / "__init__.py" if home.is_dir() else home.with_suffix(".py")
                 read(ast.parse(file.read_text(encoding="utf-8")), called, f"{name}.")
             elif not section:
                 read(tree, called, f"{name}.")
