@@ -93,7 +93,7 @@ class FedThin(Method[ServerState, ClientState]):
 
         mean = elementwise_merged(self.merge, layout.size, map(weighed, arrivals))
         step, moments = self.server.direction(mean, server.moments)
-        wanted = server.residual + shortened(step, LONGEST * self.server.lr * float(np.median(norms)))
+        wanted = server.residual + _shortened(step, LONGEST * self.server.lr * float(np.median(norms)))
         sent = self._thinned(np.where(np.abs(wanted) < FINEST, np.float32(0), wanted), layout)
         return ServerState(server.moved + sent.dense(), without(wanted, sent), _cleared(moments, sent))
 
@@ -113,11 +113,7 @@ def _cleared(moments: Moments, sent: Sparse) -> Moments:
     return replace(moments, first=first)
 
 
-def shortened(step: Vector, longest: float) -> Vector:
-    """Return the step, scaled down to a norm of `longest` if it is longer.
-
-    >>> shortened(np.float32([3, 4]), 2.5)
-    array([1.5, 2. ], dtype=float32)
-    """
+def _shortened(step: Vector, longest: float) -> Vector:
+    """Return the step, scaled down to a norm of `longest` if it is longer."""
     norm = float(np.linalg.norm(step.astype(np.float64)))
     return step if norm <= longest else np.float32(longest / norm) * step
