@@ -457,17 +457,27 @@ def test_a_page_is_short_and_says_what_the_kept_results_say(name: str) -> None:
     assert card(CARDS[name], RESULTS, text) == text, f"sparsona card docs/papers/{name}.md {' '.join(CARDS[name])}"
 
 
-def test_fedthins_page_has_the_verdicts_of_its_card() -> None:
+def test_fedthins_page_has_the_numbers_of_its_card() -> None:
     page, text = ((ROOT / folder / "fedthin.md").read_text() for folder in ("docs/papers", "papers/cards"))
     found = text.partition("## FedThin, preregistered")[2]
-    patterns = (
-        r"larger (against \d+ of 14 rivals)",
-        r"Not inferior\*\* (to \d+ of 14 rivals)",
-        r"tasks: ([\d.]+%) with",
-    )
-    rows = [line for line in page.splitlines() if line.startswith("| ")][1:]
-    for row, pattern in zip(rows, patterns, strict=True):
-        assert [cell.strip() for cell in row.split("|")[2:4]] == re.findall(pattern, found)
+    numbers = [
+        tuple(map(float, three)) for three in re.findall(r"([-+][\d.]+) \(([-+][\d.]+) to ([-+][\d.]+)\)", found)
+    ]
+    rows = [line.split("|")[2:4] for line in page.splitlines() if " points |" in line]
+    assert len(rows) == 11
+    for verdict, evidence in rows:
+        middle, low, high = map(float, re.findall(r"[-+][\d.]+", evidence))
+        assert any(all(abs(a - b) < 0.06 for a, b in zip(one, (middle, low, high), strict=True)) for one in numbers)
+        assert verdict.strip() == ("yes" if low > 0 else "no" if high < 0 else "within noise")
+    said = page.partition("Of the 14 rivals")[2]
+    words = {"none": 0, "three": 3, "eight": 8}
+    for pattern, told in (
+        (r"larger against (\d+) of 14 rivals", r"larger than that of (\w+) with all clients and of (\w+) with a fifth"),
+        (r"Not inferior\*\* to (\d+) of 14 rivals", r"not inferior by 0.5 points to (\w+) and to (\w+) of"),
+    ):
+        (two,) = re.findall(told, " ".join(said.split()))
+        assert [words[one] for one in two] == [int(one) for one in re.findall(pattern, found)]
+    assert re.findall(r"tasks: ([\d.]+)% with", found) == re.findall(r"([\d.]+) %", said.partition("##")[0])
 
 
 def test_every_paper_has_a_card() -> None:
