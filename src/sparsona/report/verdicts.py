@@ -1,5 +1,7 @@
 """One client's verdict: better or worse off than alone, or unclear from its test rows."""
 
+import csv
+import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,10 +10,10 @@ from statistics import median
 from typing import Literal
 
 from sparsona.chance import Chance
+from sparsona.files import write_atomically
 from sparsona.method import ClientId
 from sparsona.metrics import known
 from sparsona.metrics._resampling import paired_test
-from sparsona.report.frames import LightFrame
 from sparsona.report.measured import MeasuredRun, same_clients
 from sparsona.runs.answers import read_answers
 from sparsona.words import counted
@@ -85,9 +87,9 @@ def _of_run(mine: MeasuredRun, alone: MeasuredRun) -> list[Verdict]:
 
 def write_verdicts(file: Path, found: Mapping[str, Sequence[Verdict]]) -> None:
     """Write one line per method and client: test rows, gain over training alone, p-value and verdict."""
-    rows = [
-        {"method": method, "client": one.client, "seed": one.seed, "test": one.rows, "gain": one.gain,
-         "p": f"{one.p:.4g}", "verdict": one.text()}
-        for method, several in found.items() for one in several
-    ]  # fmt: skip
-    LightFrame(tuple(rows)).to_csv(file)
+    text = io.StringIO()
+    out = csv.writer(text, lineterminator="\n")
+    out.writerow(["method", "client", "seed", "test", "gain", "p", "verdict"])
+    for method, several in found.items():
+        out.writerows([method, v.client, v.seed, v.rows, v.gain, f"{v.p:.4g}", v.text()] for v in several)
+    write_atomically(file, text.getvalue())
