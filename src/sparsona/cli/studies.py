@@ -64,7 +64,7 @@ def compare(
             err.print(f"{run.path.name}: {warning}", soft_wrap=True, highlight=False)
     show.print_comparison(out, study.comparison, study.title, study.budget)
     if rates := chosen_rates(study.groups):
-        out.print(rates, soft_wrap=True, highlight=False, style="dim")
+        out.print(rates, highlight=False, style="dim")
     for one in (one for one, lines in study.pools.items() if lines):
         out.print(f"{one}, seed {study.groups[one][0].seed}: what each expert adds", highlight=False, style="bold")
         out.print("\n".join(study.pools[one]), soft_wrap=True, highlight=False, markup=False)
@@ -137,7 +137,7 @@ def sweep(
     out.print(show.swept_table(runs, chosen))
     show.write_swept(folder / "sweep.csv", runs, chosen)
     out.print(f"results: {folder}", soft_wrap=True, highlight=False)
-    out.print(f"a line a run: {folder / 'sweep.csv'}", soft_wrap=True, highlight=False)
+    out.print(f"one line per run: {folder / 'sweep.csv'}", soft_wrap=True, highlight=False)
     if study.failed:
         raise typer.Exit(2)
 

@@ -39,12 +39,12 @@ def parse_csv(path: Path, written: Format, settled: bool = False) -> Table:
     """
     lines = _lines(path, _text(path, written.encoding, settled), written.separator)
     if not lines:
-        raise DataError(f"{path} is empty; give a header line and one line a row")
+        raise DataError(f"{path} is empty; give a header line and one line per row")
     _refuse_preamble(path, lines)
     check_width(len(lines[0][1]), f"{path}, line {lines[0][0]}")
     header = _header(path, lines[0], written, settled)
     if len(lines) < 2:
-        raise DataError(f"{path} has a header and no rows; give one line a row, or leave the file out")
+        raise DataError(f"{path} has a header and no rows; give one line per row, or leave the file out")
     for line, row in lines[1:]:
         if len(row) != len(header):
             hint = "" if len(row) < len(header) else f" (a cell that holds {written.separator!r} needs quotes)"

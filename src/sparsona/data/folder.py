@@ -59,11 +59,11 @@ def _client_files(path: Path) -> list[Path]:
     files = entries(path, "folder")
     for file in files:
         if file.is_dir():
-            raise DataError(f"{file} is a folder; put one file a client into {path} itself, or move it elsewhere")
+            raise DataError(f"{file} is a folder; put one file per client into {path} itself, or move it elsewhere")
         if file.suffix.lower() not in READERS:
             raise DataError(f"{file} is no {ENDINGS} file; {_remedy(file)}, or move it out of the folder")
     if not files:
-        raise DataError(f"there is no {ENDINGS} file in {path}; put one file a client there")
+        raise DataError(f"there is no {ENDINGS} file in {path}; put one file per client there")
     seen: dict[str, Path] = {}
     for file in files:
         if file.stem in seen:
