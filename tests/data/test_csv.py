@@ -204,11 +204,11 @@ CASES = [
         {"a": "age,label\n31,1\n42,1\n", "b": "age,label\n31,1\n"},
         "target 'label' has one class only in all training rows; choose another --target",
     ),
-    Case("an empty file", {"a": GOOD, "b": ""}, "{}/b.csv is empty; give a header line and one line a row"),
+    Case("an empty file", {"a": GOOD, "b": ""}, "{}/b.csv is empty; give a header line and one line per row"),
     Case(
         "a header alone",
         {"a": GOOD, "b": "age,weight,label\n"},
-        "{}/b.csv has a header and no rows; give one line a row, or leave the file out",
+        "{}/b.csv has a header and no rows; give one line per row, or leave the file out",
     ),
     Case(
         "no header",

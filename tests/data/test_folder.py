@@ -46,7 +46,7 @@ def test_a_folder_in_the_folder_is_told(tmp_path: Path) -> None:
     (tmp_path / "more" / "b.csv").write_text(GOOD)
     with pytest.raises(DataError) as caught:
         data.load(f"folder:{tmp_path}")
-    line = f"{tmp_path}/more is a folder; put one file a client into {tmp_path} itself, or move it elsewhere"
+    line = f"{tmp_path}/more is a folder; put one file per client into {tmp_path} itself, or move it elsewhere"
     assert str(caught.value) == line
 
 

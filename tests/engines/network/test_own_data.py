@@ -30,10 +30,10 @@ def test_a_clients_file_is_found_by_its_name_also_in_capitals(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (b"", "is empty; give a header line and one line a row"),
-        (b"\n\n", "is empty; give a header line and one line a row"),
-        (b"age,ill\n", "has a header and no rows; give one line a row"),
-        (b"age;ill\n", "has a header and no rows; give one line a row"),
+        (b"", "is empty; give a header line and one line per row"),
+        (b"\n\n", "is empty; give a header line and one line per row"),
+        (b"age,ill\n", "has a header and no rows; give one line per row"),
+        (b"age;ill\n", "has a header and no rows; give one line per row"),
         (b"age\n5\n", "has only one column"),
         (b"age,ill\n5,1\n6\n", "line 3: 1 cells for 2 columns"),
         (b"age;ill\n5,5;1\n6\n", "line 3: 1 cells for 2 columns"),
