@@ -22,7 +22,7 @@ from sparsona.chance import Chance
 from sparsona.data.dataset import ClientSplit, Dataset
 from sparsona.engines.child import ENVIRONMENT
 from sparsona.method import Task
-from sparsona.methods.masked import FedSpa
+from sparsona.methods.fedspa import FedSpa
 from sparsona.models import MODELS
 from sparsona.training.config import TrainConfig
 from sparsona.training.determinism import make_deterministic

@@ -24,7 +24,7 @@ BASES = {
     "GlobalModel": "methods/compressed.py",
     "Averaging": "methods/averaging.py",
     "SplitModel": "methods/split.py",
-    "Masked": "methods/masked.py",
+    "Masked": "methods/_masked.py",
     "Rebasing": "methods/lga.py",
     "BySimilarity": "methods/spfl.py",
     "LocalExpert": "methods/alone.py",

@@ -19,9 +19,9 @@ from sparsona.experiment import make_method
 from sparsona.message import Message, Sparse, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
+from sparsona.methods._masked import ClientState as MaskState
 from sparsona.methods.fedavg import FedAvg
-from sparsona.methods.masked import ClientState as MaskState
-from sparsona.methods.masked import FedSpa
+from sparsona.methods.fedspa import FedSpa
 from sparsona.models import MODELS
 from sparsona.ops.mixture import Mixture
 from sparsona.partition import PARTITIONS
@@ -426,9 +426,9 @@ PLUGIN = """
 from __future__ import annotations
 from dataclasses import dataclass
 from plugin_{number} import helper
-from sparsona.methods.masked import ClientState as MaskState
+from sparsona.methods._masked import ClientState as MaskState
 from sparsona.methods.fedavg import FedAvg
-from sparsona.methods.masked import FedSpa
+from sparsona.methods.fedspa import FedSpa
 
 @dataclass(frozen=True)
 class Mine(FedAvg):

@@ -19,8 +19,9 @@ from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext
 from sparsona.methods.fedavg import FedAvg
 from sparsona.methods.fedpse import FedPSE
 from sparsona.methods.fedscr import FedSCR, _update
+from sparsona.methods.fedspa import FedSpa
 from sparsona.methods.fedstc import FedSTC
-from sparsona.methods.masked import FedSpa, SubFedAvg
+from sparsona.methods.sub_fedavg import SubFedAvg
 from sparsona.ops.masks import unpack
 from sparsona.personal.layer import METHOD_ALONE
 from sparsona.testing import Event, Observed, check_delivery, play, tiny_setup

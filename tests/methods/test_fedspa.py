@@ -21,8 +21,9 @@ from sparsona.federation.setup import Setup
 from sparsona.layout import Layout
 from sparsona.message import Message, Positions
 from sparsona.method import Arrival, ServerContext, Task
+from sparsona.methods._masked import ServerState, mask_of
 from sparsona.methods.fedavg import FedAvg
-from sparsona.methods.masked import FedSpa, ServerState, active_counts, erk, mask_of
+from sparsona.methods.fedspa import FedSpa, active_counts, erk
 from sparsona.models import MODELS
 from sparsona.ops.masks import annealed, unpack
 from sparsona.testing import check_method, tiny_setup

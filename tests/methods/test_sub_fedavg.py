@@ -18,7 +18,8 @@ from sparsona.federation.setup import Setup
 from sparsona.layout import Layout
 from sparsona.message import Message, Positions
 from sparsona.method import Arrival, ServerContext
-from sparsona.methods.masked import ServerState, SubFedAvg, pruned
+from sparsona.methods._masked import ServerState
+from sparsona.methods.sub_fedavg import SubFedAvg, pruned
 from sparsona.ops.masks import pack, unpack
 from sparsona.testing import check_method, tiny_setup
 from sparsona.training.config import TrainConfig

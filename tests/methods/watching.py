@@ -15,7 +15,8 @@ from sparsona.federation.rounds import Rounds, assemble
 from sparsona.federation.schedule import EVERYONE, Plan, Schedule
 from sparsona.federation.setup import Setup
 from sparsona.method import Method, Task
-from sparsona.methods.masked import FedSpa, SubFedAvg
+from sparsona.methods.fedspa import FedSpa
+from sparsona.methods.sub_fedavg import SubFedAvg
 from sparsona.partition._split import federate
 from sparsona.testing import tiny_setup
 from sparsona.training.config import TrainConfig

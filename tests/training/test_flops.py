@@ -17,7 +17,7 @@ from sparsona.federation.rounds import assemble
 from sparsona.layout import Layout
 from sparsona.methods import METHODS
 from sparsona.methods.fedavg import FedAvg
-from sparsona.methods.masked import active_counts
+from sparsona.methods.fedspa import active_counts
 from sparsona.models import MODELS
 from sparsona.ops.masks import random_mask
 from sparsona.testing import tiny_setup

@@ -15,7 +15,8 @@ from itertools import pairwise
 import torch
 
 from sparsona.layout import Layout
-from sparsona.methods.masked import ServerState, active_counts
+from sparsona.methods._masked import ServerState
+from sparsona.methods.fedspa import active_counts
 from sparsona.models._build import build_model
 from sparsona.prepare import Prepared
 from sparsona.report.curves import curve
