@@ -106,7 +106,7 @@ def test_broadcasts_are_read_only_and_replies_are_not_as_when_they_are_decoded(s
 
 
 def test_a_broadcast_is_copied_once_although_replies_come_between() -> None:
-    """So that whoever names a reference by its content does so once."""
+    """A caller that names a reference by its content then does so once."""
     receiver = Receiver()
     down = message()
     receiver.send(down)
